@@ -3,10 +3,11 @@
 from postroom.amqp.engine.events import Event, LinkAttached, TransferReceived
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.extensions import SHARED_CAPABILITY, TOPIC_CAPABILITY
 from postroom.amqp.frames.outcomes import ACCEPTED, Accepted, DeliveryState
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.frames.termini import EXPIRY_LINK_DETACH
-from postroom.client.destinations import SHARED_CAPABILITY, TOPIC_CAPABILITY, filters
+from postroom.client.destinations import filters
 from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import WANTS_1, Consumer, Surroundings, decode, new_message
 from tests.simulation.oracle import Answer, Broken, Fate, Subscribed

@@ -10,22 +10,21 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from postroom.amqp.encoding.types import Described, Symbol
+from postroom.amqp.extensions import (
+    CREATE_CAPABILITY,
+    GLOBAL_CAPABILITY,
+    NO_LOCAL_DESCRIPTOR,
+    QUEUE_CAPABILITY,
+    SELECTOR_DESCRIPTOR,
+    SHARED_CAPABILITY,
+    TOPIC_CAPABILITY,
+)
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.frames.termini import DURABILITY_UNSETTLED_STATE, EXPIRY_LINK_DETACH, EXPIRY_NEVER
 from postroom.client.exceptions import JMSException
 
-QUEUE_CAPABILITY: Final = "queue"
-TOPIC_CAPABILITY: Final = "topic"
-TEMPORARY_QUEUE_CAPABILITY: Final = "temporary-queue"
-TEMPORARY_TOPIC_CAPABILITY: Final = "temporary-topic"
-SHARED_CAPABILITY: Final = "shared"
-GLOBAL_CAPABILITY: Final = "global"
-CREATE_CAPABILITY: Final = "create-on-demand"
-"""Of a queue to receive from: the broker makes it if it isn't there."""
 SELECTOR_FILTER: Final = "jms-selector"
-SELECTOR_DESCRIPTOR: Final = Symbol("apache.org:selector-filter:string")
 NO_LOCAL_FILTER: Final = "no-local"
-NO_LOCAL_DESCRIPTOR: Final = Symbol("apache.org:no-local-filter:list")
 NAME_DELIMITER: Final = "|"
 GLOBAL_SUFFIX: Final = "global"
 

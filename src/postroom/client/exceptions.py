@@ -13,6 +13,7 @@ from typing import Final
 
 from postroom.amqp import errors
 from postroom.amqp.engine.violations import UsageError
+from postroom.amqp.extensions import XA_CODE
 from postroom.amqp.frames.performatives import Error
 from postroom.model.xa import XaCode
 
@@ -167,7 +168,6 @@ INVALID_FIELD_FILTER: Final = "source.filter"
 
 XA_ERROR: Final = "postroom:xa-error"
 """Condition of a refused verb of XA; the info has the code."""
-XA_CODE: Final = "xa-code"
 
 _BY_CONDITION: Final[dict[str, type[JMSException]]] = {
     errors.NOT_FOUND: InvalidDestinationException,

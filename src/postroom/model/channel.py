@@ -10,10 +10,10 @@ same name:
 The settings are those of IBM MQ's DEFINE CHANNEL, whose keyword stands in brackets; defaults are MQ's, too.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Final
 
-from postroom.model.settings import bounds_of, setting
+from postroom.model.settings import bounds_of, record_of, restored, setting, unusual_of
 
 SENDER: Final = "sender"
 RECEIVER: Final = "receiver"
@@ -63,65 +63,72 @@ class ChannelDefinition:
     """What a channel is, as it is written to the ledger."""
 
     name: str
+    """At most 20 letters, digits and `.` `/` `_` `%` [CHANNEL]."""
     type: str = setting(SENDER, choices=CHANNEL_TYPES)
-    """"sender", "receiver", "server" or "requester" [CHLTYPE]."""
+    """What this end does, as above [CHLTYPE]."""
     protocol: str = setting(PROTOCOL_POSTROOM, choices=PROTOCOLS)
-    """"postroom": exactly once, with another Postroom; "amqp": any broker of AMQP 1.0, at least once."""
+    """`postroom`: exactly once, with another Postroom; `amqp`: a foreign broker at the other end, at least
+    once; senders and receivers only, and this end calls."""
     connection: str = ""
-    """Where the partner listens: ``amqp://host:port`` or ``amqps://host:port`` [CONNAME]."""
+    """Where the partner listens: `amqp://host:port` or `amqps://host:port` (TLS) [CONNAME]."""
     credentials: str = ""
-    """The name of a table ``[credentials.NAME]`` of the configuration file; secrets stay there."""
+    """Name of a table [`[credentials.NAME]`](configuration.md): user, certificates. Secrets are never in the
+    ledger."""
     transmission_queue: str = ""
     """Of a sender or server: the queue that it empties [XMITQ]."""
     batch_size: int = setting(50, least=1, most=MAX_BATCH_MESSAGES)
-    """Messages of a batch at most; of two partners the smaller counts [BATCHSZ]."""
+    """Messages of a batch at most; the smaller of both ends counts [BATCHSZ]."""
     batch_limit_kb: int = setting(5000, least=0, most=MAX_RETRIES)
-    """A batch ends, too, when it has so many kilobytes; 0 no limit [BATCHLIM]."""
+    """A batch ends with the message that makes it so large; 0: no limit [BATCHLIM]."""
     batch_interval_ms: int = setting(0, least=0, most=MAX_RETRIES)
-    """A batch stays open so long for more while its queue is empty [BATCHINT]."""
+    """So long a batch stays open for more while its queue is empty [BATCHINT]."""
     batch_heartbeat_ms: int = setting(0, least=0, most=MAX_RETRIES)
-    """A partner that was silent for longer is asked before a batch is confirmed; 0 never [BATCHHB]."""
+    """Before a batch is confirmed, a partner that was silent for longer is asked whether it is there; 0:
+    never [BATCHHB]."""
     heartbeat_interval_s: int = setting(300, least=0, most=MAX_RETRIES)
-    """Silence that both ends bear: the connection's idle time-out; 0 any [HBINT]."""
+    """Silence after which the calling end gives its connection up; heartbeats are sent twice as often. 0:
+    never. The called end goes by `limits.idle_timeout_ms` [HBINT]."""
     disconnect_interval_s: int = setting(6000, least=0, most=MAX_RETRIES)
-    """A channel whose queue has been empty for so long ends, to be triggered again; 0 never [DISCINT]."""
+    """A sending channel with nothing to send for so long ends, to be triggered again; 0: never [DISCINT]."""
     short_retry_count: int = setting(10, least=0, most=MAX_RETRIES)
-    """Attempts to start again after a failure, [SHORTRTY] …"""
+    """Attempts to start again after a failure: [retries](channels.md#retries) [SHORTRTY] …"""
     short_retry_interval_s: int = setting(60, least=0, most=MAX_RETRIES)
-    """… so far apart [SHORTTMR]."""
+    """… so far apart; 0 is taken as 0.1 s [SHORTTMR]."""
     long_retry_count: int = setting(MAX_RETRIES, least=0, most=MAX_RETRIES)
-    """Attempts when those are used up [LONGRTY]; after the last one the channel is stopped."""
+    """Attempts when those are used up; after the last one the channel is stopped [LONGRTY]."""
     long_retry_interval_s: int = setting(1200, least=0, most=MAX_RETRIES)
-    """[LONGTMR]."""
+    """Likewise so far apart [LONGTMR]."""
     sequence_wrap: int = setting(MAX_RETRIES, least=MIN_SEQUENCE_WRAP, most=MAX_RETRIES)
     """The highest sequence number, followed by 1; the same at both ends [SEQWRAP]."""
     max_message_bytes: int = setting(4_194_304, least=1, most=MAX_RETRIES)
-    """Of two partners the smaller counts [MAXMSGL]."""
+    """The smaller of both ends counts; larger messages are dead letters of the sending end [MAXMSGL]."""
     nonpersistent_speed: str = setting(SPEED_FAST, choices=SPEEDS)
-    """"fast": non-persistent messages travel outside batches, may overtake persistent ones, and are lost
-    with the link; "normal": as persistent ones do. Fast only if both say so [NPMSPEED]."""
+    """`fast` at both ends: non-persistent messages travel outside batches, may overtake persistent ones, and
+    are [lost if the line breaks](channels.md#fast-messages). Else as persistent ones do [NPMSPEED]."""
     message_retry_count: int = setting(10, least=0, most=MAX_RETRIES)
-    """Of a receiving end: so many more attempts to put where the reason may pass [MRRTY], …"""
+    """Of a receiving end: so many more attempts to put where the reason may pass ([undelivered
+    messages](undelivered.md)) [MRRTY], …"""
     message_retry_interval_ms: int = setting(1000, least=0, most=MAX_RETRIES)
     """… so far apart [MRTMR]."""
     message_retry_exit: str = ""
-    """``package.module:callable`` that decides about attempts instead; only from the configuration file
-    [MREXIT]."""
+    """`package.module:callable` that decides about attempts instead; in the configuration file only, since it
+    names code [MREXIT]."""
     message_retry_data: str = ""
     """What the exit is given [MRDATA]."""
     use_dead_letter_queue: bool = True
     """Whether what can't be put may go to the queue manager's dead-letter queue [USEDLQ]."""
     put_authority: str = setting(AUTHORITY_DEFAULT, choices=AUTHORITIES)
-    """In whose name a receiving end puts: "default", the channel's; "context", the message's user id
-    [PUTAUT]."""
+    """In whose name a receiving end puts. Kept and shown; there are no authorities by queue that it could
+    choose between [PUTAUT]."""
     triggered: bool = True
-    """Of a sender or server: whether a message on its transmission queue starts it [TRIGGER]."""
+    """Started by a message on its transmission queue. A receiver of protocol `amqp`, which has none: started
+    when it is defined and when the broker starts."""
     remote_address: str = ""
-    """Protocol "amqp": the address at the partner to send to or receive from."""
+    """Protocol `amqp`: the address there."""
     local_queue: str = ""
-    """Protocol "amqp", receiver: the queue here that messages are put to."""
+    """Protocol `amqp`, receiver: the queue here."""
     description: str = ""
-    """For people [DESCR]."""
+    """At most 256 characters, for people [DESCR]."""
 
     @property
     def sending(self) -> bool:
@@ -176,21 +183,16 @@ class ChannelDefinition:
 
     def to_record(self) -> dict[str, object]:
         """As JSON-able fields."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return record_of(self)
 
     def to_ledger(self) -> dict[str, object]:
         """As `to_record`, without what is as it is by default; name and type are always there."""
-        usual = {each.name: each.default for each in fields(self) if each.name not in ("name", "type")}
-        return {
-            key: value for key, value in self.to_record().items() if key not in usual or value != usual[key]
-        }
+        return unusual_of(self, "type")
 
     @staticmethod
     def from_record(record: dict[str, object]) -> "ChannelDefinition":
         """The definition that `to_ledger` wrote."""
-        definition = ChannelDefinition(name=str(record["name"]))
-        known = {each.name for each in fields(ChannelDefinition)}
-        return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
+        return restored(ChannelDefinition, record)
 
 
 CHANNEL_BOUNDS: Final = bounds_of(ChannelDefinition)

@@ -4,8 +4,9 @@ From it follow the check of a definition, the type of the key in the configurati
 node lets be changed, and the tables of the reference.
 """
 
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 NO_LIMIT: Final = -1
 """For limits that may be off."""
@@ -14,6 +15,8 @@ MAX_NUMBER: Final = 1 << 52
 """Of any setting: as milliseconds 142,000 years, which are still a time in µs of 64 bits."""
 
 _BOUNDS: Final = "bounds"
+
+Definition = TypeVar("Definition")
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,24 @@ def bounds_of(definition: Any) -> dict[str, Bounds]:
 def types_of(definition: Any) -> dict[str, type]:
     """Every setting that has a default, and its type."""
     return {each.name: type(each.default) for each in fields(definition) if each.default is not MISSING}
+
+
+def record_of(definition: Any) -> dict[str, object]:
+    """A definition as JSON-able fields."""
+    return {each.name: getattr(definition, each.name) for each in fields(definition)}
+
+
+def unusual_of(definition: Any, always: str) -> dict[str, object]:
+    """As `record_of`, without what is as it is by default; the field ``always`` is there all the same."""
+    usual = {each.name: each.default for each in fields(definition) if each.name != always}
+    record = record_of(definition)
+    return {name: value for name, value in record.items() if name not in usual or value != usual[name]}
+
+
+def restored(definition: Callable[..., Definition], record: dict[str, object]) -> Definition:
+    """The definition of this class of which ``record`` has the fields; what else is in it is passed over."""
+    known = {each.name for each in fields(cast("Any", definition))}
+    return definition(**{name: value for name, value in record.items() if name in known})
 
 
 def first_fault(definition: object, bounds: dict[str, Bounds]) -> tuple[str, str]:

@@ -1,6 +1,8 @@
 """The configuration in the queue manager's terms."""
 
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from postroom.manager.kernel.destination import Destination
@@ -41,17 +43,14 @@ def manager_options(config: Config) -> ManagerOptions:
     )
 
 
-def define_quotas(config: Config, manager: QueueManager, now_us: int) -> None:
-    """Make the quotas of the configuration; those that exist take its settings. Raises `StartError`."""
-    for quota in config.quota:
-        definition = QuotaDefinition(**quota.values())
-        try:
-            if quota.name in manager.quotas:
-                manager.update_quota(definition, now_us)
-            else:
-                manager.create_quota(definition, now_us)
-        except ManagerError as error:
-            raise StartError(Exit.CONFIGURATION, f"quota {quota.name!r}: {error.description}") from error
+@contextmanager
+def _defining(what: str = "") -> Iterator[None]:
+    """What the queue manager refuses, as `StartError`; ``what`` says of what it is told, unless it is."""
+    try:
+        yield
+    except ManagerError as error:
+        told = f"{what}: {error.description}" if what else error.description
+        raise StartError(Exit.CONFIGURATION, told) from error
 
 
 def define_queues(config: Config, manager: QueueManager, now_us: int) -> None:
@@ -60,7 +59,10 @@ def define_queues(config: Config, manager: QueueManager, now_us: int) -> None:
 
     Raises `StartError`.
     """
-    define_quotas(config, manager, now_us)
+    for quota in config.quota:
+        change_quota = manager.update_quota if quota.name in manager.quotas else manager.create_quota
+        with _defining(f"quota {quota.name!r}"):
+            change_quota(QuotaDefinition(**quota.values()), now_us)
     options = manager.options
     if options.dead_letter_queue == DEAD_LETTERS and DEAD_LETTERS not in manager.queues:
         manager.create_queue(options.new_queue(DEAD_LETTERS), now_us)
@@ -68,53 +70,31 @@ def define_queues(config: Config, manager: QueueManager, now_us: int) -> None:
         _define(manager, queue.definition(options), manager.queues.get(queue.name), now_us)
     for topic in config.topic:
         _define(manager, topic.definition(options), manager.topics.get(topic.name), now_us)
-    define_remote_queues(config, manager, now_us)
-
-
-def define_remote_queues(config: Config, manager: QueueManager, now_us: int) -> None:
-    """Define the remote queues and aliases of the configuration, and look at what `[queue_manager]` names.
-
-    Raises `StartError`.
-    """
+    names = manager.names
     for remote in config.remote_queue:
-        definition = RemoteQueueDefinition(**remote.values())
-        try:
-            if remote.name in manager.names.definitions:
-                manager.names.alter(definition, now_us)
-            else:
-                manager.names.define(definition, now_us)
-        except ManagerError as error:
-            what = f"remote_queue {remote.name!r}: {error.description}"
-            raise StartError(Exit.CONFIGURATION, what) from error
-    try:
-        manager.names.check_dead_letter_queue()
-    except ManagerError as error:
-        what = f"queue_manager.dead_letter_queue: {error.description}"
-        raise StartError(Exit.CONFIGURATION, what) from error
+        change_remote = names.alter if remote.name in names.definitions else names.define
+        with _defining(f"remote_queue {remote.name!r}"):
+            change_remote(RemoteQueueDefinition(**remote.values()), now_us)
+    with _defining("queue_manager.dead_letter_queue"):
+        names.check_dead_letter_queue()
 
 
 def define_channels(config: Config, channels: Channels, now_us: int) -> None:
     """Make the channels of the configuration; those that exist take its settings. Raises `StartError`."""
     for channel in config.channel:
-        try:
-            if any(known.name == channel.name for known in channels.all()):
-                channels.alter(channel.definition(), now_us)
-            else:
-                channels.define(channel.definition(), now_us)
-        except ManagerError as error:
-            raise StartError(Exit.CONFIGURATION, error.description) from error
+        is_known = any(known.name == channel.name for known in channels.all())
+        change = channels.alter if is_known else channels.define
+        with _defining():
+            change(channel.definition(), now_us)
 
 
 def _define(
     manager: QueueManager, definition: QueueDefinition, existing: Destination | None, now_us: int
 ) -> None:
-    try:
+    with _defining(f"{definition.kind} {definition.name!r}"):
         if existing is None:
             manager.create_queue(definition, now_us)
             return
         definition = replace(definition, durably_paused=existing.definition.durably_paused)
-        if asdict(existing.definition) != asdict(definition):
+        if existing.definition != definition:
             manager.update_queue(definition, now_us)
-    except ManagerError as error:
-        what = f"{definition.kind} {definition.name!r}: {error.description}"
-        raise StartError(Exit.CONFIGURATION, what) from error

@@ -87,11 +87,10 @@ def setting(text: str) -> tuple[str, Any]:
 @functools.cache
 def _texts() -> frozenset[str]:
     """The settings of a queue that are text."""
-    from dataclasses import fields
-
     from postroom.manager.kernel.options import QueueDefinition
+    from postroom.model.settings import types_of
 
-    return frozenset(each.name for each in fields(QueueDefinition) if isinstance(each.default, str))
+    return frozenset(name for name, kind in types_of(QueueDefinition).items() if kind is str)
 
 
 def shown(value: object) -> str:

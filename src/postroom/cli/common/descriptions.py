@@ -10,12 +10,11 @@ from postroom.cli.common.broker_connection import connected, json_option, shown,
 from postroom.cli.common.switches import SWITCHES, show_counters
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.common.times import age_s
-from postroom.manager.kernel.options import IDENTITY_FIELDS, QueueDefinition
+from postroom.manager.kernel.options import QUEUE_SETTINGS, QueueDefinition
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE
 
 _DEFAULTS: Final = QueueDefinition(name="").to_record()
 """Of a queue, but for those that the broker's configuration says."""
-_SETTINGS: Final = tuple(name for name in _DEFAULTS if name not in IDENTITY_FIELDS)
 _FLAGS: Final = ("auto_created", "temporary", "dynamic", "durable")
 _WHO: Final = ("name", "confirm_id", "lock_id", "container_id", "user")
 """What says who a holder is, where it has it."""
@@ -46,7 +45,7 @@ def show_command(kind: str, what: str) -> click.Command:
 
 
 def _altered(found: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
-    return [name for name in _SETTINGS if found[name] != defaults[name]]
+    return [name for name in QUEUE_SETTINGS if found[name] != defaults[name]]
 
 
 def _as_json(
@@ -60,7 +59,7 @@ def _as_json(
     return {
         "name": found["name"],
         **{flag: found[flag] for flag in _FLAGS if flag in found},
-        "settings": {name: found[name] for name in _SETTINGS},
+        "settings": {name: found[name] for name in QUEUE_SETTINGS},
         "not_default": _altered(found, defaults),
         "sources": {name: _source(found, name) for name in _altered(found, defaults)},
         "paused": [switch for switch in SWITCHES if found[f"{switch}_paused"]],
@@ -78,7 +77,7 @@ def _show(
             click.echo(flag.replace("_", " "))
     altered = _altered(found, defaults)
     click.echo("settings:" if altered or every else "settings: as by default")
-    for name in _SETTINGS if every else altered:
+    for name in QUEUE_SETTINGS if every else altered:
         default = f"  (default: {_text(defaults[name])}; {_source(found, name)})" if name in altered else ""
         click.echo(f"  {name}: {_text(found[name])}{default}")
     show_counters(found)

@@ -12,6 +12,7 @@ from typing import Final
 
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.session import Session as EngineSession
+from postroom.amqp.extensions import MANAGEMENT_ADDRESS
 from postroom.amqp.frames.outcomes import TransactionalState
 from postroom.amqp.frames.performatives import SND_SETTLED
 from postroom.amqp.frames.termini import Source, Target
@@ -22,7 +23,6 @@ from postroom.client.connection.link import Attachment, fail_all, sending_proper
 from postroom.client.connection.provider import Channel
 from postroom.client.destinations import link_name
 from postroom.client.exceptions import JMSException, usage_errors
-from postroom.client.messages.management_answers import MANAGEMENT_NODE
 from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 
 AT_ONCE_MESSAGES: Final = 500
@@ -123,6 +123,6 @@ async def open_bulk_session(connection: Connection) -> BulkSession:
     channel = await connection._provider.begin(timeout_s)
     plain = Session(channel, AcknowledgeMode.AUTO, connection._shared)
     requests = ManagementClient(
-        await plain.create_producer(MANAGEMENT_NODE), await plain.create_reply_consumer(), timeout_s
+        await plain.create_producer(MANAGEMENT_ADDRESS), await plain.create_reply_consumer(), timeout_s
     )
     return BulkSession(channel, requests, timeout_s)

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Final, TypeVar
 
+from postroom.amqp.extensions import MANAGEMENT_ADDRESS
+from postroom.client.aio.closable import Closable
 from postroom.client.aio.consumer import MessageConsumer, QueueBrowser
 from postroom.client.aio.context import JMSContext
 from postroom.client.aio.management_client import ManagementClient
@@ -45,7 +46,6 @@ from postroom.client.connection.tls import TlsOptions
 from postroom.client.connection.url import parse_url
 from postroom.client.destinations import Destination, Queue, Wanted
 from postroom.client.exceptions import JMSException
-from postroom.client.messages.management_answers import MANAGEMENT_NODE
 from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.connection_state import (
     ExceptionListener,
@@ -173,7 +173,7 @@ class ConnectionFactory:
         )
 
 
-class Connection:
+class Connection(Closable):
     """A connection to a broker; leaving ``async with`` closes it. Made by :func:`connect` and
     :class:`ConnectionFactory`.
 
@@ -186,14 +186,6 @@ class Connection:
         self._shared = shared
         self._request_timeout_s = shared.request_timeout_s
         self._sessions: list[Session] = []
-
-    async def __aenter__(self) -> Connection:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def client_id(self) -> str:
@@ -378,7 +370,7 @@ class Connection:
         session = await self.create_session()
         try:
             return ManagementClient(
-                await session.create_producer(MANAGEMENT_NODE),
+                await session.create_producer(MANAGEMENT_ADDRESS),
                 await session.create_reply_consumer(),
                 self._request_timeout_s,
                 session,

@@ -9,11 +9,12 @@ from typing import Self, TypeVar
 from postroom.amqp.encoding.types import Symbol
 from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, Modified, Rejected
 from postroom.amqp.frames.performatives import Error
+from postroom.client.aio.closable import Closable, OfOneSession
 from postroom.client.connection.receiver_link import Receiving
 from postroom.client.exceptions import MessageFormatException
 from postroom.client.messages.message import Message, decode_message
 from postroom.client.sessions.connection_state import MessageCallback
-from postroom.client.sessions.deliveries import Deliveries, end_of, nothing
+from postroom.client.sessions.deliveries import Deliveries, end_of
 from postroom.client.sessions.session_state import SessionState
 
 __all__ = ["MessageConsumer", "QueueBrowser"]
@@ -162,7 +163,7 @@ class MessageConsumer:
         self._deliveries.on_detached = ends
 
 
-class QueueBrowser:
+class QueueBrowser(OfOneSession, Closable):
     """Looks at the messages of a queue, in order: ``async for message in browser``.
 
     Made by :meth:`Connection.browser` and :meth:`Session.create_browser`.
@@ -172,15 +173,6 @@ class QueueBrowser:
         self._receiving = receiving
         self._state = state
         self._is_over = False
-        self._ends: Callable[[], None] = nothing
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def is_closed(self) -> bool:
@@ -206,7 +198,3 @@ class QueueBrowser:
             await self._receiving.detach(self._state.shared.options.close_timeout_s)
         finally:
             self._ends()
-
-    def _end_with(self, ends: Callable[[], None]) -> None:
-        """It has a session to itself, which ends with it."""
-        self._ends = ends

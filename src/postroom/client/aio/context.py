@@ -10,9 +10,9 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from postroom.client.aio.closable import Closable
 from postroom.client.aio.consumer import MessageConsumer, QueueBrowser
 from postroom.client.aio.producer import MessageProducer
 from postroom.client.aio.session import Session
@@ -36,7 +36,7 @@ JmsBody = Body | None
 """What :meth:`JMSProducer.send` sends: in JMS, no body is a body."""
 
 
-class JMSContext:
+class JMSContext(Closable):
     """A connection and one session on it. Made by :meth:`ConnectionFactory.create_context`; leaving
     ``async with`` closes it, and with the last of its connection the connection.
     """
@@ -49,14 +49,6 @@ class JMSContext:
         self._producers: dict[Destination, MessageProducer] = {}
         """The one used last comes last."""
         siblings.add(self)
-
-    async def __aenter__(self) -> JMSContext:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def create_context(
         self,

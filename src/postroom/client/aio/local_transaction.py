@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
 
+from postroom.amqp.extensions import LOCAL_TRANSACTIONS
 from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState, Modified, TransactionalState
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.receiver_link import Incoming, Receiving
@@ -32,8 +32,6 @@ from postroom.client.sessions.completions import raise_unless_accepted
 from postroom.client.transactions.coordinator import Coordinator
 
 __all__ = ["TransactionContext"]
-
-LOCAL_TRANSACTIONS: Final = "amqp:local-transactions"
 
 
 @dataclass

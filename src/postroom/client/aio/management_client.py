@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
+from postroom.amqp.extensions import MANAGEMENT_ADDRESS
+from postroom.client.aio.closable import Closable
 from postroom.client.aio.consumer import MessageConsumer
 from postroom.client.aio.producer import MessageProducer
 from postroom.client.connection.transport import within
 from postroom.client.durations import check_duration
 from postroom.client.exceptions import JMSTimeoutException
 from postroom.client.messages.management_answers import (
-    MANAGEMENT_NODE,
     ManagementReply,
     raise_unless_ok,
     reply_from_message,
@@ -35,7 +35,7 @@ __all__ = ["ManagementClient"]
 QUERY_PAGE_ROWS: Final = 1_000
 
 
-class ManagementClient:
+class ManagementClient(Closable):
     """Creates, reads, changes, deletes and lists what the broker has. Made by
     :meth:`Connection.create_management`.
 
@@ -57,14 +57,6 @@ class ManagementClient:
         self._request_timeout_s = request_timeout_s
         self._numbers = itertools.count(1)
         self._one_at_a_time = asyncio.Lock()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def request(
         self,
@@ -99,7 +91,7 @@ class ManagementClient:
     async def _online(self) -> None:
         """After a break the queue of replies has another name: wait until it is known."""
         provider = self._producer._sending.provider
-        await within(provider.online(), self._request_timeout_s, f"request to {MANAGEMENT_NODE}")
+        await within(provider.online(), self._request_timeout_s, f"request to {MANAGEMENT_ADDRESS}")
 
     async def _reply_to(self, number: str, patience_s: float) -> Message:
         """The answer to request ``number``; answers to requests given up before are passed over."""
@@ -108,7 +100,7 @@ class ManagementClient:
         while True:
             message = await self._replies.receive(timeout_s)
             if message is None:
-                raise JMSTimeoutException(f"no answer of {MANAGEMENT_NODE} within {timeout_s} s")
+                raise JMSTimeoutException(f"no answer of {MANAGEMENT_ADDRESS} within {timeout_s} s")
             if message.correlation_id == number:
                 return message
 

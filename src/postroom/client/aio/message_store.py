@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from postroom.client.aio.closable import Closable
 from postroom.client.aio.management_client import ManagementClient
 from postroom.client.durations import MS_A_SECOND, check_duration
 from postroom.client.exceptions import JMSException, NoMatchingMessageException
@@ -36,7 +36,7 @@ LISTEN_ROUND_S: Final = 30.0
 """A listener asks again after so long without an event."""
 
 
-class MessageStore:
+class MessageStore(Closable):
     """The message store of one queue. Made by :meth:`Connection.create_message_store`.
 
     Every verb raises NoMatchingMessageException (Except_Q_NoMatchingMsg) where no message is in a state in
@@ -56,14 +56,6 @@ class MessageStore:
         self._idle: list[ManagementClient] = []
         """For requests that wait: each has one to itself, so that it holds up nothing else."""
         self._opened: list[ManagementClient] = [requests]
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def queue(self) -> str:
@@ -218,7 +210,7 @@ class MessageStore:
             await opened.close()
 
 
-class MessageListener:
+class MessageListener(Closable):
     """Hears of messages without taking them: ``async for event in listener``.
 
     Made by :meth:`MessageStore.create_listener`. A message that somebody takes before the listener is told
@@ -231,14 +223,6 @@ class MessageListener:
         self._filter = filter
         self._position = position
         self._events: list[MessageEvent] = []
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def __aiter__(self) -> MessageListener:
         return self

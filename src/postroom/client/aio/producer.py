@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from types import TracebackType
-from typing import Self
 
+from postroom.client.aio.closable import Closable, OfOneSession
 from postroom.client.connection.sender_link import Outcome, Sending
 from postroom.client.connection.transport import within
 from postroom.client.destinations import Destination, text_of
@@ -15,13 +14,12 @@ from postroom.client.messages.message import Body, DeliveryMode, Message, as_mes
 from postroom.client.messages.send_headers import NO_OPTIONS, SendOptions
 from postroom.client.sessions.completions import Completions, Sent, raise_unless_accepted
 from postroom.client.sessions.connection_state import FailureCallback, MessageCallback
-from postroom.client.sessions.deliveries import nothing
 from postroom.client.sessions.session_state import SessionState
 
 __all__ = ["MessageProducer"]
 
 
-class MessageProducer:
+class MessageProducer(OfOneSession, Closable):
     """Sends messages to a queue or publishes them to a topic. Made by :meth:`Connection.producer`
     and :meth:`Session.create_producer`.
 
@@ -46,15 +44,6 @@ class MessageProducer:
         self._always_waits = always_waits
         self._defaults = NO_OPTIONS
         self._completions = completions
-        self._ends: Callable[[], None] = nothing
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def destination(self) -> Destination | None:
@@ -218,7 +207,3 @@ class MessageProducer:
             await self._sending.detach(self._state.shared.options.close_timeout_s)
         finally:
             self._ends()
-
-    def _end_with(self, ends: Callable[[], None]) -> None:
-        """It has a session to itself, which ends with it."""
-        self._ends = ends

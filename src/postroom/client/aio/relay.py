@@ -11,17 +11,17 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
+from postroom.amqp.extensions import LOCAL_TRANSACTIONS, QUEUE_CAPABILITY
 from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, Modified, TransactionalState
 from postroom.amqp.frames.termini import Source, Target
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Header
 from postroom.client.aio.connection import Connection
-from postroom.client.aio.local_transaction import LOCAL_TRANSACTIONS, provisional
+from postroom.client.aio.local_transaction import provisional
 from postroom.client.aio.session import Session
 from postroom.client.connection.receiver_link import Incoming, Receiving
 from postroom.client.connection.sender_link import Sending
 from postroom.client.connection.transport import within
-from postroom.client.destinations import QUEUE_CAPABILITY
 from postroom.client.exceptions import JMSException
 from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.completions import raise_unless_accepted

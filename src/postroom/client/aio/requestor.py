@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
+from postroom.client.aio.closable import Closable, OfOneSession
 from postroom.client.aio.consumer import MessageConsumer
 from postroom.client.aio.producer import MessageProducer
 from postroom.client.durations import check_duration
 from postroom.client.exceptions import JMSTimeoutException
 from postroom.client.messages.message import Body, Message, as_message
-from postroom.client.sessions.deliveries import end_of, left_s, nothing
+from postroom.client.sessions.deliveries import end_of, left_s
 
 __all__ = ["Requestor"]
 
 
-class Requestor:
+class Requestor(OfOneSession, Closable):
     """Sends requests and waits for their replies: QueueRequestor and TopicRequestor of JMS. Made by
     :meth:`Connection.requestor` and :meth:`Session.create_requestor`.
 
@@ -32,15 +30,6 @@ class Requestor:
         self._replies = replies
         self._request_timeout_s = request_timeout_s
         self._one_at_a_time = asyncio.Lock()
-        self._ends: Callable[[], None] = nothing
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def is_closed(self) -> bool:
@@ -74,7 +63,3 @@ class Requestor:
             await self._replies.close()
         finally:
             self._ends()
-
-    def _end_with(self, ends: Callable[[], None]) -> None:
-        """It has a session to itself, which ends with it."""
-        self._ends = ends

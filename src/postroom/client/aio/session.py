@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import TypeVar
 
 from postroom.amqp.encoding.types import Described, Symbol, ULong
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.session import Session as EngineSession
+from postroom.amqp.extensions import (
+    EXCLUSIVE_PROPERTY,
+    LIFETIME_POLICY,
+    MANAGEMENT_ADDRESS,
+    QUEUE_CAPABILITY,
+    REDELIVERY_DELAY,
+    TEMPORARY_QUEUE_CAPABILITY,
+    TEMPORARY_TOPIC_CAPABILITY,
+)
 from postroom.amqp.frames.performatives import RCV_FIRST, RCV_SECOND, SND_MIXED, SND_SETTLED, SND_UNSETTLED
 from postroom.amqp.frames.termini import (
     DELETE_ON_CLOSE,
@@ -18,6 +27,7 @@ from postroom.amqp.frames.termini import (
     Source,
     Target,
 )
+from postroom.client.aio.closable import Closable
 from postroom.client.aio.consumer import MessageConsumer, QueueBrowser
 from postroom.client.aio.local_transaction import TransactionContext
 from postroom.client.aio.opening import Opening
@@ -30,9 +40,6 @@ from postroom.client.connection.provider import Channel
 from postroom.client.connection.receiver_link import Receiving
 from postroom.client.connection.sender_link import Sending
 from postroom.client.destinations import (
-    QUEUE_CAPABILITY,
-    TEMPORARY_QUEUE_CAPABILITY,
-    TEMPORARY_TOPIC_CAPABILITY,
     Destination,
     Queue,
     Subscription,
@@ -52,8 +59,6 @@ from postroom.client.destinations import (
 from postroom.client.durations import check_duration
 from postroom.client.exceptions import IllegalStateException, JMSException
 from postroom.client.messages.base_message import DONE
-from postroom.client.messages.management_answers import MANAGEMENT_NODE
-from postroom.client.messages.outcomes import REDELIVERY_DELAY
 from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.completions import Completions
 from postroom.client.sessions.connection_state import LOG, SharedState, all_of, refuse_in_callback
@@ -63,15 +68,11 @@ from postroom.client.transactions.coordinator import Coordinator
 
 __all__ = ["Session", "TransactedSession"]
 
-LIFETIME_POLICY: Final = "lifetime-policy"
-EXCLUSIVE_PROPERTY: Final = Symbol("exclusive")
-"""Link property: this consumer wants the queue for itself."""
-
 
 P = TypeVar("P", MessageProducer, QueueBrowser)
 
 
-class Session:
+class Session(Closable):
     """A session: the producers and consumers of one unit of work. Made by
     :meth:`Connection.create_session`; leaving ``async with`` closes it.
     """
@@ -91,14 +92,6 @@ class Session:
         self._transaction: TransactionContext | None = None
         self._consumers: list[Deliveries] = []
         self._others: list[MessageProducer | QueueBrowser] = []
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def _end(self) -> None:
         """What it was made for has been closed, and nothing else is in it."""
@@ -219,7 +212,7 @@ class Session:
         sending = await self._sending(
             self._channel, target, what, settled=settled, properties=sending_properties(send_timeout_ms)
         )
-        always_waits = target.address == MANAGEMENT_NODE
+        always_waits = target.address == MANAGEMENT_ADDRESS
         return self._kept(
             MessageProducer(sending, self._state, destination, settled, self._completions, always_waits)
         )
@@ -240,7 +233,7 @@ class Session:
             mode = SND_SETTLED if settled else SND_UNSETTLED
             return engine.attach_sender(name, Source(), target, snd_settle_mode=mode, properties=properties)
 
-        sending = Sending(channel, attach, what, target, sends_again=target.address != MANAGEMENT_NODE)
+        sending = Sending(channel, attach, what, target, sends_again=target.address != MANAGEMENT_ADDRESS)
         await sending.attach(self._request_timeout_s)
         return sending
 

@@ -10,19 +10,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
-from postroom.amqp.encoding.types import Symbol, UInt
+from postroom.amqp.encoding.types import UInt
+from postroom.amqp.extensions import MANAGEMENT_ADDRESS, XA_CODE, XA_PROPERTY
 from postroom.amqp.frames.termini import DISTRIBUTION_COPY, Source
 from postroom.client.aio.management_client import ManagementClient
 from postroom.client.aio.session import Session
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.receiver_link import Receiving
-from postroom.client.exceptions import (
-    XA_CODE,
-    JMSException,
-    TransactionInProgressException,
-    XAException,
-)
-from postroom.client.messages.management_answers import MANAGEMENT_NODE, ManagementReply
+from postroom.client.exceptions import JMSException, TransactionInProgressException, XAException
+from postroom.client.messages.management_answers import ManagementReply
 from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.connection_state import SharedState
 from postroom.client.transactions.branch_work import BranchWork
@@ -31,8 +27,6 @@ from postroom.model.xa import MAX_TIMEOUT_S, XaCode, XaFlag, Xid, is_rolled_back
 
 __all__ = ["XAResource", "XASession"]
 
-XA_PROPERTY: Final = Symbol("x-opt-xa")
-"""Link property: this consumer receives for branches."""
 WHOLE_SCAN: Final = XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN
 
 
@@ -204,7 +198,7 @@ class XASession(Session):
         """Attach what the verbs need; raises as the broker refuses."""
         await self._work.attach()
         self._requests = ManagementClient(
-            await self._plain.create_producer(MANAGEMENT_NODE),
+            await self._plain.create_producer(MANAGEMENT_ADDRESS),
             await self._plain.create_reply_consumer(),
             self._request_timeout_s,
         )

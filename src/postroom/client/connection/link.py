@@ -12,6 +12,7 @@ from postroom.amqp.encoding.types import Symbol
 from postroom.amqp.engine import events
 from postroom.amqp.engine.link import Link
 from postroom.amqp.engine.session import Session as EngineSession
+from postroom.amqp.extensions import SEND_TIMEOUT_PROPERTY
 from postroom.amqp.frames.termini import Source, Target
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.transport import LinkHandler, within
@@ -27,8 +28,6 @@ L = TypeVar("L", bound=Link)
 
 MAX_REFUSALS: Final = 12
 """Attempts of a reconnect that a link may fail as taken by another; then it ends, and the others go on."""
-
-SEND_TIMEOUT_PROPERTY: Final = "x-opt-send-timeout"
 
 
 def sending_properties(send_timeout_ms: int | None) -> dict[object, object] | None:

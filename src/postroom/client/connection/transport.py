@@ -18,6 +18,7 @@ from postroom.amqp.engine.link import Link
 from postroom.amqp.engine.options import NEVER_US, ConnectionOptions
 from postroom.amqp.engine.session import Session as EngineSession
 from postroom.amqp.errors import CONNECTION_REDIRECT, NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS
+from postroom.amqp.extensions import ESTABLISHMENT_FAILED, SOLE_CONNECTION
 from postroom.amqp.frames.performatives import Error, Open
 from postroom.client.exceptions import (
     ConnectionLostException,
@@ -36,10 +37,6 @@ US_A_SECOND: Final = 1_000_000
 NS_A_US: Final = 1_000
 
 
-SOLE_CONNECTION: Final = "sole-connection-for-container"
-"""Capability: a container id belongs to one connection (AMQP Sole Connection Detection, section 2)."""
-ESTABLISHMENT_FAILED: Final = "amqp:connection-establishment-failed"
-"""Property of an open that a close will follow."""
 ENDS: Final = (events.Closed, events.ProtocolFailed)
 
 

@@ -9,7 +9,6 @@ from postroom.amqp.frames.performatives import Error
 from postroom.client.exceptions import JMSException, ManagementException, from_error
 from postroom.client.messages.message import Message
 
-MANAGEMENT_NODE: Final = "$management"
 FIRST_ERROR_CODE: Final = 300
 
 

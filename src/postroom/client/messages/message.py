@@ -12,6 +12,7 @@ from typing import Final
 
 from postroom.amqp.encoding.types import Byte, Symbol
 from postroom.amqp.errors import AmqpError
+from postroom.amqp.extensions import DESTINATION_TYPE
 from postroom.amqp.message import sections
 from postroom.client.destinations import (
     Destination,
@@ -54,7 +55,6 @@ __all__ = [
 ]
 
 MESSAGE_TYPE: Final = Symbol("x-opt-jms-msg-type")
-DESTINATION_TYPE: Final = Symbol("x-opt-jms-dest")
 REPLY_TO_TYPE: Final = Symbol("x-opt-jms-reply-to")
 OCTET_STREAM: Final = "application/octet-stream"
 TEXT_TYPES: Final = frozenset(

@@ -11,6 +11,7 @@ from librt.strings import BytesWriter
 
 from postroom.amqp.encoding.types import MAX_UINT, Symbol, ULong
 from postroom.amqp.errors import AmqpError
+from postroom.amqp.extensions import REDELIVERY_DELAY
 from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
 from postroom.amqp.frames.performatives import Error
 from postroom.client.durations import MS_A_SECOND, check_duration
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("postroom.client")
 
-REDELIVERY_DELAY: Final = Symbol("x-opt-redelivery-delay")
-"""For Postroom, in ms: how long this delivery is to wait (annotation of an outcome ``modified``), or what a
-consumer fails at (property of its link)."""
 FAILURE_REASON: Final = Symbol("x-opt-failure-reason")
 """Message annotation: why the last attempt failed."""
 MAX_REASON_CHARS: Final = 1_000

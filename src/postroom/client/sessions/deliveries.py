@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
+from postroom.amqp.extensions import FAILURE_COUNT
 from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified
 from postroom.client.connection.receiver_link import Incoming, Receiving
 from postroom.client.destinations import Destination
@@ -26,8 +27,6 @@ from postroom.client.sessions.session_state import SessionState
 
 UNDELIVERABLE: Final = Modified(delivery_failed=True, undeliverable_here=True)
 FAILED: Final = Modified(delivery_failed=True)
-FAILURE_COUNT: Final = "x-opt-failure-count"
-"""Delivery annotation of the broker: how many of the earlier deliveries somebody failed at, where not all."""
 
 
 class Delivery(NamedTuple):

@@ -6,7 +6,6 @@ Generated from aio/connection.py by tools/async_to_sync.py: change that, and run
 from __future__ import annotations
 
 import ssl
-from types import TracebackType
 
 from postroom.client.aio import connection as aio
 from postroom.client.aio.connection import (
@@ -22,6 +21,7 @@ from postroom.client.connection.tls import TlsOptions
 from postroom.client.destinations import Destination, Queue
 from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.connection_state import ExceptionListener
+from postroom.client.sync.closable import Closable
 from postroom.client.sync.consumer import MessageConsumer, QueueBrowser
 from postroom.client.sync.context import JMSContext
 from postroom.client.sync.management_client import ManagementClient
@@ -121,7 +121,7 @@ class ConnectionFactory:
         return JMSContext(portal, inner)
 
 
-class Connection:
+class Connection(Closable):
     """A connection to a broker; leaving ``with`` closes it. Made by :func:`connect` and
     :class:`ConnectionFactory`.
 
@@ -130,16 +130,8 @@ class Connection:
     """
 
     def __init__(self, portal: Portal, inner: aio.Connection) -> None:
-        self._portal = portal
-        self._inner = inner
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().__init__(portal, inner)
+        self._inner: aio.Connection = inner
 
     @property
     def client_id(self) -> str:

@@ -13,6 +13,7 @@ from postroom.client.aio import consumer as aio
 from postroom.client.aio.consumer import T
 from postroom.client.messages.message import Message
 from postroom.client.sessions.connection_state import MessageCallback
+from postroom.client.sync.closable import Closable
 from postroom.client.sync.portal import Portal
 
 __all__ = ["MessageConsumer", "QueueBrowser"]
@@ -143,23 +144,15 @@ class MessageConsumer:
             self._portal.call(self._inner.close())
 
 
-class QueueBrowser:
+class QueueBrowser(Closable):
     """Looks at the messages of a queue, in order: ``for message in browser``.
 
     Made by :meth:`Connection.browser` and :meth:`Session.create_browser`.
     """
 
     def __init__(self, portal: Portal, inner: aio.QueueBrowser) -> None:
-        self._portal = portal
-        self._inner = inner
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().__init__(portal, inner)
+        self._inner: aio.QueueBrowser = inner
 
     @property
     def is_closed(self) -> bool:

@@ -5,7 +5,6 @@ Generated from aio/context.py by tools/async_to_sync.py: change that, and run th
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self
 
 from postroom.client.aio import context as aio
@@ -16,6 +15,7 @@ from postroom.client.destinations import Destination, Queue, Topic
 from postroom.client.messages.message import DeliveryMode
 from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.connection_state import ExceptionListener, FailureCallback, MessageCallback
+from postroom.client.sync.closable import Closable
 from postroom.client.sync.consumer import MessageConsumer, QueueBrowser
 from postroom.client.sync.portal import Portal
 from postroom.client.sync.temporary_destinations import TemporaryDestination
@@ -23,22 +23,14 @@ from postroom.client.sync.temporary_destinations import TemporaryDestination
 __all__ = ["JMSContext", "JMSProducer"]
 
 
-class JMSContext:
+class JMSContext(Closable):
     """A connection and one session on it. Made by :meth:`ConnectionFactory.create_context`; leaving
     ``with`` closes it, and with the last of its connection the connection.
     """
 
     def __init__(self, portal: Portal, inner: aio.JMSContext) -> None:
-        self._portal = portal
-        self._inner = inner
-
-    def __enter__(self) -> JMSContext:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().__init__(portal, inner)
+        self._inner: aio.JMSContext = inner
 
     def create_context(
         self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, recover: RecoverMode | None = None

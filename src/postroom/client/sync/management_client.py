@@ -6,17 +6,16 @@ Generated from aio/management_client.py by tools/async_to_sync.py: change that, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
 from postroom.client.aio import management_client as aio
 from postroom.client.messages.management_answers import ManagementReply
+from postroom.client.sync.closable import Closable
 from postroom.client.sync.portal import Portal
 
 __all__ = ["ManagementClient"]
 
 
-class ManagementClient:
+class ManagementClient(Closable):
     """Creates, reads, changes, deletes and lists what the broker has. Made by
     :meth:`Connection.create_management`.
 
@@ -25,16 +24,8 @@ class ManagementClient:
     """
 
     def __init__(self, portal: Portal, inner: aio.ManagementClient) -> None:
-        self._portal = portal
-        self._inner = inner
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().__init__(portal, inner)
+        self._inner: aio.ManagementClient = inner
 
     def request(
         self,

@@ -5,9 +5,6 @@ Generated from aio/message_store.py by tools/async_to_sync.py: change that, and 
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
 from postroom.client.aio import message_store as aio
 from postroom.client.messages.message import Body
 from postroom.client.messages.stored_messages import (
@@ -18,12 +15,13 @@ from postroom.client.messages.stored_messages import (
     StoredMessage,
     UniqueId,
 )
+from postroom.client.sync.closable import Closable
 from postroom.client.sync.portal import Portal
 
 __all__ = ["MessageListener", "MessageStore"]
 
 
-class MessageStore:
+class MessageStore(Closable):
     """The message store of one queue. Made by :meth:`Connection.create_message_store`.
 
     Every verb raises NoMatchingMessageException (Except_Q_NoMatchingMsg) where no message is in a state in
@@ -32,16 +30,8 @@ class MessageStore:
     """
 
     def __init__(self, portal: Portal, inner: aio.MessageStore) -> None:
-        self._portal = portal
-        self._inner = inner
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().__init__(portal, inner)
+        self._inner: aio.MessageStore = inner
 
     @property
     def queue(self) -> str:
@@ -142,7 +132,7 @@ class MessageStore:
             self._portal.call(self._inner.close())
 
 
-class MessageListener:
+class MessageListener(Closable):
     """Hears of messages without taking them: ``for event in listener``.
 
     Made by :meth:`MessageStore.create_listener`. A message that somebody takes before the listener is told
@@ -150,16 +140,8 @@ class MessageListener:
     """
 
     def __init__(self, portal: Portal, inner: aio.MessageListener) -> None:
-        self._portal = portal
-        self._inner = inner
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().__init__(portal, inner)
+        self._inner: aio.MessageListener = inner
 
     def __iter__(self) -> MessageListener:
         return self

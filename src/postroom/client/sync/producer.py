@@ -6,19 +6,18 @@ Generated from aio/producer.py by tools/async_to_sync.py: change that, and run t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self
 
 from postroom.client.aio import producer as aio
 from postroom.client.destinations import Destination
 from postroom.client.messages.message import Body, DeliveryMode
 from postroom.client.sessions.connection_state import FailureCallback, MessageCallback
+from postroom.client.sync.closable import Closable
 from postroom.client.sync.portal import Portal
 
 __all__ = ["MessageProducer"]
 
 
-class MessageProducer:
+class MessageProducer(Closable):
     """Sends messages to a queue or publishes them to a topic. Made by :meth:`Connection.producer`
     and :meth:`Session.create_producer`.
 
@@ -27,16 +26,8 @@ class MessageProducer:
     """
 
     def __init__(self, portal: Portal, inner: aio.MessageProducer) -> None:
-        self._portal = portal
-        self._inner = inner
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().__init__(portal, inner)
+        self._inner: aio.MessageProducer = inner
 
     @property
     def destination(self) -> Destination | None:

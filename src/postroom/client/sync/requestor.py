@@ -5,17 +5,15 @@ Generated from aio/requestor.py by tools/async_to_sync.py: change that, and run 
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
 from postroom.client.aio import requestor as aio
 from postroom.client.messages.message import Body, Message
+from postroom.client.sync.closable import Closable
 from postroom.client.sync.portal import Portal
 
 __all__ = ["Requestor"]
 
 
-class Requestor:
+class Requestor(Closable):
     """Sends requests and waits for their replies: QueueRequestor and TopicRequestor of JMS. Made by
     :meth:`Connection.requestor` and :meth:`Session.create_requestor`.
 
@@ -24,16 +22,8 @@ class Requestor:
     """
 
     def __init__(self, portal: Portal, inner: aio.Requestor) -> None:
-        self._portal = portal
-        self._inner = inner
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().__init__(portal, inner)
+        self._inner: aio.Requestor = inner
 
     @property
     def is_closed(self) -> bool:

@@ -6,11 +6,11 @@ Generated from aio/session.py by tools/async_to_sync.py: change that, and run th
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
 
 from postroom.client.aio import session as aio
 from postroom.client.destinations import Destination, Queue, Topic
 from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
+from postroom.client.sync.closable import Closable
 from postroom.client.sync.consumer import MessageConsumer, QueueBrowser
 from postroom.client.sync.portal import Portal
 from postroom.client.sync.producer import MessageProducer
@@ -20,22 +20,14 @@ from postroom.client.sync.temporary_destinations import TemporaryDestination
 __all__ = ["Session", "TransactedSession"]
 
 
-class Session:
+class Session(Closable):
     """A session: the producers and consumers of one unit of work. Made by
     :meth:`Connection.create_session`; leaving ``with`` closes it.
     """
 
     def __init__(self, portal: Portal, inner: aio.Session) -> None:
-        self._portal = portal
-        self._inner = inner
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().__init__(portal, inner)
+        self._inner: aio.Session = inner
 
     @property
     def acknowledge_mode(self) -> AcknowledgeMode:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from postroom.amqp.encoding.types import Int, UInt
+from postroom.amqp.extensions import DISTRIBUTED_TRANSACTIONS
 from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState, TransactionalState
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.receiver_link import Incoming, Receiving
@@ -21,8 +21,6 @@ from postroom.client.exceptions import (
 from postroom.client.sessions.completions import raise_unless_accepted
 from postroom.client.transactions.coordinator import Coordinator
 from postroom.model.xa import XaCode, XaFlag, Xid
-
-DISTRIBUTED_TRANSACTIONS: Final = "amqp:distributed-transactions"
 
 
 class BranchWork:

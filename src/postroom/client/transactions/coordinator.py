@@ -9,6 +9,7 @@ from postroom.amqp.encoding import descriptors
 from postroom.amqp.encoding.types import Described, ULong
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.session import Session as EngineSession
+from postroom.amqp.extensions import REJECTED_OUTCOME
 from postroom.amqp.frames.outcomes import ACCEPTED, Declare, Declared, DeliveryState, Discharge, Rejected
 from postroom.amqp.frames.performatives import SND_UNSETTLED, Source
 from postroom.amqp.frames.performatives import Coordinator as CoordinatorTarget
@@ -20,7 +21,6 @@ from postroom.client.destinations import link_name
 from postroom.client.exceptions import JMSException, TransactionRolledBackException, from_error
 
 ACCEPTED_OUTCOME: Final = "amqp:accepted:list"
-REJECTED_OUTCOME: Final = "amqp:rejected:list"
 
 
 def coordinator_source() -> Source:

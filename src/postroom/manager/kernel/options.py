@@ -14,7 +14,7 @@ from postroom.manager.kernel.destination_checks import (
 from postroom.manager.kernel.errors import DefinitionInvalid
 from postroom.manager.kernel.name_rules import check_name, check_subscription_name, check_topic_name
 from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
-from postroom.model.settings import NO_LIMIT, bounds_of, first_fault, setting
+from postroom.model.settings import NO_LIMIT, bounds_of, first_fault, record_of, restored, setting, unusual_of
 
 IDENTITY_FIELDS: Final = (
     *("name", "kind", "auto_created", "temporary", "durably_paused"),
@@ -60,90 +60,109 @@ class QueueDefinition:
     kind: str = KIND_QUEUE
     """"queue"; "topic", whose other settings are those of its subscriptions to come; or "subscription"."""
     usage: str = setting(USAGE_NORMAL, choices=USAGES)
-    """Of a queue: "normal"; or "transmission", where messages for another queue manager wait for a channel
+    """`transmission`: messages for [other queue managers](remote-queues.md) wait here for a channel
     [USAGE]."""
     access: str = setting(ACCESS_SHARED, choices=(ACCESS_SHARED, ACCESS_EXCLUSIVE))
-    """"shared": competing consumers in turn; "exclusive": the first is active, the others stand by in
-    bind order."""
+    """`shared`: competing consumers in turn; `exclusive`: one consumer at a time, the others stand by in the
+    order in which they attached."""
     standby: bool = True
-    """With exclusive access: whether others may bind and wait; otherwise they are refused."""
+    """With exclusive access: whether others may attach and wait, or are refused."""
     max_consumers: int = setting(1000, least=1)
+    """More are refused."""
     max_unsettled_per_consumer: int = NO_LIMIT
-    """Delivered to one consumer and not settled, at least 1; −1 as the queue manager says, and never more."""
+    """Delivered to one consumer and not settled, at least 1: further deliveries wait; −1: 10,000, and never
+    more."""
     max_messages: int = NO_LIMIT
-    """With `max_bytes` a quota of its own: current and pending together. A send above it waits for room."""
+    """With `max_bytes` a [quota](quotas.md) of its own: held at most, in flight included; −1: no limit."""
     max_bytes: int = NO_LIMIT
+    """Likewise."""
     quota_policy: str = setting(POLICY_FIFO, choices=POLICIES)
-    """Of its own quota, who goes in first: "fifo" or "preemptive"."""
+    """Who goes in first when it has been full: in the order of coming, or (`preemptive`) whatever fits."""
     quota: str = ""
-    """The quota resource that it is under instead; "" with no limits of its own: the broker's quota."""
+    """The quota resource that it is under instead; empty, and no limits of its own: the broker's quota."""
     messages_threshold_high: int = NO_LIMIT
-    """Thresholds: above high, senders are slowed down; below low, no more. −1 off."""
+    """[Thresholds](quotas.md#thresholds-and-flow-control): above high senders are slowed down, until it is
+    below low; −1: off."""
     messages_threshold_low: int = NO_LIMIT
+    """Likewise low."""
     bytes_threshold_high: int = NO_LIMIT
+    """Likewise of bytes."""
     bytes_threshold_low: int = NO_LIMIT
+    """Likewise of bytes, low."""
     time_to_deliver_ms: int = NO_LIMIT
-    """Messages are born so long after their arrival, whatever their sender says; −1 as he says."""
+    """Messages are born so long after their arrival, whatever their sender says
+    ([overrides](quotas.md#overrides)); −1: as the sender says."""
     delivery_schedule: str = ""
-    """Or: at the next moment of this schedule (`model.schedule`)."""
+    """Or at the next moment of this schedule."""
     ttl_override_ms: int = NO_LIMIT
-    """Time to live, whatever the sender says; 0 for ever, −1 as he says."""
+    """Time to live, whatever the sender says; 0: for ever; −1: as the sender says."""
     priority_override: int = setting(NO_LIMIT, most=MAX_PRIORITY)
+    """Likewise the priority."""
     delivery_mode_override: str = setting("", choices=("", *DELIVERY_MODES))
-    """"persistent" or "non-persistent", whatever the sender says; "" as he says."""
+    """Likewise whether messages are persistent; empty: as the sender says."""
     persistent: bool = True
-    """Whether it has a store; without one it takes no persistent messages."""
+    """false: a queue without store; persistent messages are rejected."""
     allow_persistent_downgrade: bool = False
-    """Without a store: persistent messages become non-persistent instead of being refused."""
+    """Without store: persistent messages are kept as non-persistent ones instead of being refused."""
     max_message_bytes: int = NO_LIMIT
-    """Smaller than the queue manager's, or −1 for that."""
+    """Smaller than `limits.max_message_bytes`; −1: that."""
     duplicate_window: int = setting(0, least=0, most=MAX_DUPLICATE_WINDOW)
     """So many message ids that it (a queue or topic) has taken last are remembered; a message that comes
-    again with one of them is accepted and dropped. 0 none."""
+    again with one of them is accepted and dropped: [duplicate detection](queues.md#duplicate-detection); 0:
+    none."""
     body_retention_s: int = setting(0, least=0)
-    """Bodies of entries that have ended stay so long for readers of the ledger, as long as their events do;
-    0 not at all."""
+    """Bodies of messages that have ended [stay so long](queues.md) for readers of the ledger, as long as
+    their events do; 0: not at all."""
     max_ttl_ms: int = NO_LIMIT
     """A message expires at the latest so long after its arrival, whatever its own time to live."""
     respect_ttl: bool = True
-    """Whether the time to live that senders give counts; else only `max_ttl_ms` and overrides do."""
+    """false: the time to live and the absolute expiry that senders give are ignored; `max_ttl_ms` and
+    overrides count."""
     redelivery_limit: int = NO_LIMIT
-    """Failures after which an entry may still be delivered again; above it goes to the dead-letter queue."""
+    """Failures after which a message is still delivered again; above it goes to the dead-letter queue; −1: no
+    limit."""
     redelivery_delay_ms: int = NO_LIMIT
-    """How long an entry waits after rollback, recover or modified(delivery-failed); −1: as its consumer
-    says."""
+    """How long a message waits after a failure (rollback, recover, modified with delivery-failed), whatever
+    its consumer says; −1: as that says (`x-opt-redelivery-delay`), else not at all."""
     redelivery_delay_multiplier_percent: int = setting(100, least=100)
     """The delay of each further failure is so much of the one before: 200 doubles it."""
     max_redelivery_delay_ms: int = NO_LIMIT
     """It grows to no more than this; −1: ten times the first."""
     lost_link_counts: bool = False
-    """Whether deliveries that come back by a lost link are charged to the redelivery limit."""
+    """Whether a delivery that came back by a broken link is charged to the redelivery limit."""
     undo_counts: bool = False
-    """Message store: whether what is got and taken back by undo is charged to the redelivery limit."""
+    """[Message store](message-store.md): whether what is got and taken back by undo is charged to the
+    redelivery limit."""
     dead_letter_queue: str = ""
-    """Where rejected entries and those over the limit go; "" discards them. Created when first needed."""
+    """Where rejected messages and those over the limit go; empty: they are discarded, with a line in the log.
+    Created when first needed."""
     dead_letter_eligible_only: bool = False
-    """Only messages whose sender says that they may (annotation x-opt-dead-letter-eligible) become dead
-    letters or are redirected; the others end where they are."""
+    """Only messages with the annotation `x-opt-dead-letter-eligible: true` become dead letters or are
+    redirected; the others are discarded, or expire."""
     expiration_policy: str = setting(POLICY_DISCARD, choices=EXPIRATION_POLICIES)
-    """"discard"; "log", which ends expired entries, too, but notes them in the message log; or "redirect"."""
+    """`log`: expired messages are noted in the message log; `redirect`: they go to `expiry_queue`, or where
+    none is named to `dead_letter_queue`."""
     expiry_queue: str = ""
-    """Where expired entries are redirected; "" to the dead-letter queue."""
+    """Where expired messages are redirected; empty: to the dead-letter queue."""
     message_logging: bool = False
-    """Whether the message log (``jms.messages.log``) tells what happens to its messages."""
+    """Whether the [message log](ledger-commands.md#message-log) tells what happens to its messages."""
     confirm_id_required: bool = True
-    """Message store: whether confirming by unique id needs the confirm id, too."""
+    """[Message store](message-store.md): whether confirming one message needs the confirm id beside its
+    unique id."""
     production_paused_at_startup: str = setting(STARTUP_DEFAULT, choices=STARTUP_PAUSES)
-    """"true", "false", or "default": as auto-created queues, else as the queue manager's option says."""
+    """[Pausing](queues.md#pausing): `default` is as auto-created queues, else as `[startup]` says."""
     insertion_paused_at_startup: str = setting(STARTUP_DEFAULT, choices=STARTUP_PAUSES)
+    """Likewise."""
     consumption_paused_at_startup: str = setting(STARTUP_DEFAULT, choices=STARTUP_PAUSES)
+    """Likewise."""
     group_buckets: int = setting(0, least=0, most=MAX_GROUP_BUCKETS)
-    """Message groups (JMSXGroupID): into so many buckets, each with one consumer at a time; 0 none."""
+    """[Message groups](selectors.md#message-groups): into so many buckets, each with one consumer at a time;
+    0: off."""
     unit_of_order: bool = False
-    """Whether messages that name a unit of order are delivered one after another, in their order. Changes
-    only while the queue is empty."""
+    """Whether members of a [unit of order](selectors.md#unit-of-order) are processed one after another, in
+    their order. Changes only while the queue is empty."""
     max_unit_members: int = setting(1_000_000, least=0)
-    """Messages that name a unit and have not ended; while there are so many, the queue takes nothing more."""
+    """Such messages that have not ended; while there are so many, it takes no more of them."""
     auto_created: bool = False
     """Created for a client that attached; removed when idle."""
     temporary: bool = False
@@ -213,24 +232,19 @@ class QueueDefinition:
 
     def to_record(self) -> dict[str, object]:
         """As JSON-able fields."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return record_of(self)
 
     def to_ledger(self) -> dict[str, object]:
         """As `to_record`, without what is as it is by default: every file of the ledger opens with the
         definitions in force, and there may be many.
         """
-        usual = {each.name: each.default for each in fields(self) if each.name != "kind"}
-        return {name: value for name, value in self.to_record().items() if value != usual.get(name, _NEVER)}
+        return unusual_of(self, "kind")
 
     @staticmethod
     def from_record(record: dict[str, object]) -> "QueueDefinition":
         """The definition that `to_ledger` wrote."""
-        known = {each.name for each in fields(QueueDefinition)}
-        definition = QueueDefinition(name=str(record["name"]))
-        return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
+        return restored(QueueDefinition, record)
 
-
-_NEVER: Final = object()
 
 QUEUE_BOUNDS: Final = bounds_of(QueueDefinition)
 QUEUE_SETTINGS: Final = tuple(
@@ -270,13 +284,17 @@ class ManagerOptions:
     queue_manager: str = "postroom"
     """Its name, by which others address its queues."""
     dead_letter_queue: str = ""
-    """Where undeliverable messages that came through channels go [DEADQ]; "" nowhere."""
+    """A queue here, for the dead letters of all queues that name no other, and for messages that came through
+    channels and can't be delivered [DEADQ]; empty: none. `postroom.dead` is made at the start; one of another
+    name has to be made, for channels at least."""
     default_transmission_queue: str = ""
-    """For queue managers that have no transmission queue of their own [DEFXMITQ]; "" none."""
+    """For queue managers that have no transmission queue of their own here [DEFXMITQ]; empty: none."""
     report_persistence: str = setting("message", choices=("message", *DELIVERY_MODES))
-    """Of reports: "message" as the message, "persistent", or "non-persistent"."""
+    """Of the [reports](reports.md) that this queue manager makes; `message`: as the message that they are
+    about."""
     max_hops: int = setting(16, least=1, most=MAX_HOPS)
-    """Transmission queues that one message may be put on before it counts as going in a circle."""
+    """Transmission queues that one message may be put on; one more, and it is undeliverable: it goes in a
+    circle."""
     max_channels: int = 10_000
     max_channel_partners: int = 1000
     """Queue managers that one receiving channel knows; one more is refused."""
@@ -321,9 +339,11 @@ class ManagerOptions:
     max_expired_per_turn: int = 1024
     """Entries ended, born or released by the clock, too."""
     production_paused_at_startup: bool = False
-    """Of queues and topics that leave it at "default"; likewise the next two."""
+    """What queues and topics that leave it at `default` start with ([pausing](queues.md#pausing))."""
     insertion_paused_at_startup: bool = False
+    """Likewise."""
     consumption_paused_at_startup: bool = False
+    """Likewise."""
     expiry_scan_ms: int = 500
     """Expired entries that nobody meets are noticed within this time."""
     release_backoff_after: int = 2
@@ -334,27 +354,36 @@ class ManagerOptions:
     max_suspended_links: int = 10_000
     max_suspend_ms: int = 3_600_000
     quota_messages: int = NO_LIMIT
-    """The broker's quota: all destinations together that have none of their own, current and pending."""
+    """The broker's quota, with that of bytes: of all queues together that are under no other, in flight
+    included; −1: no limit."""
     quota_bytes: int = NO_LIMIT
+    """Likewise."""
     quota_policy: str = setting(POLICY_FIFO, choices=POLICIES)
+    """Of the broker's quota: who goes in first when it has been full, in the order of coming, or
+    (`preemptive`) whatever fits."""
     messages_threshold_high: int = NO_LIMIT
-    """Thresholds of the broker: of all destinations together, under whatever quota. −1 off."""
+    """Thresholds of all queues together, under whatever quota: above high all senders are slowed down, until
+    it is below low; −1: off."""
     messages_threshold_low: int = NO_LIMIT
+    """Likewise low."""
     bytes_threshold_high: int = NO_LIMIT
+    """Likewise of bytes."""
     bytes_threshold_low: int = NO_LIMIT
+    """Likewise of bytes, low."""
     send_timeout_ms: int = setting(10, least=0)
-    """How long a send waits for room where its link doesn't say; 0 not at all."""
+    """How long a send waits for room where its link doesn't say; 0: not at all."""
     max_send_timeout_ms: int = setting(60_000, least=0)
     """The longest that a link may ask for."""
     max_blocked_bytes: int = setting(128 << 20, least=0)
-    """Sends that wait for room, all links, overhead included; one more is refused."""
+    """Sends that wait for room, all links, 320 bytes more counted for each; one more is rejected at once."""
     max_blocked_bytes_per_link: int = setting(8 << 20, least=0)
+    """Likewise, of one link."""
     flow_control: bool = True
     """Whether senders to a destination above its threshold are slowed down."""
     flow_maximum: int = setting(500, least=1)
     """Messages a second with which a sender that is slowed down begins."""
     flow_minimum: int = setting(50, least=1)
-    """Messages a second to which it comes down."""
+    """Messages a second to which it comes down; not above the maximum."""
     flow_interval_s: int = setting(60, least=1)
     """In this time."""
     flow_steps: int = setting(10, least=1, most=1000)
@@ -372,7 +401,7 @@ class ManagerOptions:
     max_browse_lock_entries: int = setting(10_000, least=1)
     """What one browse may lock."""
     browse_lock_ms: int = setting(300_000, least=0)
-    """The lease of a browse lock: what is still locked then is unlocked; 0 never."""
+    """The longest that a browse lock holds: what is still locked then is unlocked; 0: for ever."""
     max_scanned_entries: int = setting(100_000, least=1)
     """Messages whose bodies one request compares in vain with the properties that it asks for."""
     store_page_entries: int = 1000
@@ -388,35 +417,38 @@ class ManagerOptions:
     max_cursor_entries: int = 1_000_000
     """Messages of one cursor, 8 bytes each."""
     max_transactions: int = setting(10_000, least=1)
+    """Local transactions open at a time; one more can't be declared."""
     max_transaction_entries: int = setting(100_000, least=1)
+    """Sent and acknowledged in one; one more leaves nothing but rollback."""
     transaction_timeout_ms: int = setting(300_000, least=0)
-    """An open local transaction is rolled back after this time; 0 never."""
+    """A local transaction open for so long is rolled back; 0: never."""
     max_branch_messages: int = setting(256, least=1, most=MAX_BRANCH_MESSAGES)
-    """Put and received in one XA branch; one more rolls it back. At most `MAX_BRANCH_MESSAGES`."""
+    """Sent and received in one branch; one more rolls it back."""
     max_branches: int = setting(10_000, least=1)
-    """XA branches that are not rolled back, prepared and heuristic ones included; one more can't start."""
+    """[XA branches](xa.md) that are not rolled back, prepared and heuristically decided ones included; one
+    more can't be started."""
     max_rolled_back_branches: int = 1000
     """Those remembered after their rollback, for whoever asks; the oldest is forgotten first."""
     branch_idle_timeout_ms: int = setting(300_000, least=0)
-    """An XA branch that is not prepared and has heard nothing for so long is rolled back; 0 never."""
+    """An XA branch that is not prepared and has heard nothing for so long is rolled back; 0: never."""
     max_sinks: int = setting(10_000, least=1)
-    """Spark sinks (apps) that are known; one more is refused."""
+    """Sinks (apps) that are known; one more is refused."""
     max_sink_branches: int = setting(10_000, least=1)
-    """Undecided sink branches; one more can't begin."""
+    """Undecided branches of all sinks; one more can't begin."""
     max_sink_branch_messages: int = setting(100_000, least=1, most=1_000_000)
-    """In one sink branch, an entry for each subscription that it is published to."""
+    """In one branch; a message to a topic counts once for each subscription. The next is refused."""
     max_sink_messages: int = setting(1_000_000, least=1, most=10_000_000)
-    """In all undecided sink branches, which are decided at once; a put above it is refused."""
+    """In all undecided branches; about 300 bytes of memory each; the next is refused."""
     max_sink_bytes: int = setting(16 << 30, least=1)
-    """Likewise; they lie in the ledger, not in memory."""
+    """Of their bodies, which lie in the ledger; the next is refused."""
     sink_branch_lease_ms: int = setting(86_400_000, least=1)
-    """A sink branch that is undecided for so long, since it began or was sealed, is rolled back."""
+    """A branch that is undecided for so long, since it began or was sealed, is rolled back, with an alarm."""
     sink_batches_remembered: int = setting(16, least=1, most=1000)
-    """Decided batches of each sink that are told from others by their digests."""
+    """Decided batches of each sink whose digests are known."""
     max_spark_subscriptions: int = setting(1000, least=1)
-    """Those that have ended and are not deleted included."""
+    """Known at a time, those included that have ended and are not deleted; one more is refused."""
     max_spark_window: int = setting(1_000_000, least=1, most=10_000_000)
-    """Messages that one Spark subscription may hold."""
+    """Messages that one of them may hold."""
     max_assigned_per_turn: int = 16 << 10
     """Entries given to Spark subscriptions, or taken back from one that has ended."""
     packed_run_entries: int = 64

@@ -5,7 +5,7 @@ each destination that names it has a pool of that size for itself. A destination
 own, the one it names, or the broker's.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from postroom.manager.kernel.destination_checks import POLICIES, POLICY_FIFO, POLICY_PREEMPTIVE
 from postroom.manager.kernel.errors import DefinitionInvalid, NameNotAllowed
 from postroom.manager.kernel.quota_pool import NO_LIMIT, Pool
-from postroom.model.settings import bounds_of, first_fault, setting
+from postroom.model.settings import bounds_of, first_fault, record_of, restored, setting
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.destination import Destination
@@ -28,11 +28,13 @@ class QuotaDefinition:
 
     name: str
     messages_maximum: int = NO_LIMIT
+    """−1: no limit; 0: nothing may be stored."""
     bytes_maximum: int = NO_LIMIT
+    """Likewise."""
     policy: str = setting(POLICY_FIFO, choices=POLICIES)
-    """"fifo": sends that wait go in in the order in which they came; "preemptive": whichever fits."""
+    """`fifo`: sends that wait go in in the order in which they came; `preemptive`: whichever fits."""
     shared: bool = True
-    """One pool for all destinations; otherwise one of this size for each."""
+    """One pool for all queues that name it; false: one of this size for each."""
 
     def check(self) -> None:
         """Raise NameNotAllowed or DefinitionInvalid, naming the key."""
@@ -47,14 +49,12 @@ class QuotaDefinition:
 
     def to_record(self) -> dict[str, object]:
         """As JSON-able fields, for the ledger."""
-        return {"kind": KIND_QUOTA, **{each.name: getattr(self, each.name) for each in fields(self)}}
+        return {"kind": KIND_QUOTA, **record_of(self)}
 
     @staticmethod
     def from_record(record: dict[str, object]) -> "QuotaDefinition":
         """The definition that `to_record` wrote."""
-        known = {each.name for each in fields(QuotaDefinition)}
-        definition = QuotaDefinition(name=str(record["name"]))
-        return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
+        return restored(QuotaDefinition, record)
 
 
 _BOUNDS: Final = bounds_of(QuotaDefinition)

@@ -9,7 +9,7 @@ One definition may serve three ways, by what is left blank:
   ``remote_queue_manager`` instead.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Final, cast, final
 
 from mypy_extensions import i64
@@ -23,6 +23,7 @@ from postroom.manager.kernel.name_rules import RESERVED_PREFIX, check_name
 from postroom.manager.kernel.options import QueueDefinition
 from postroom.manager.queues.queue import Queue
 from postroom.model.names import split_address
+from postroom.model.settings import record_of, restored
 
 KIND_REMOTE: Final = "remote"
 MAX_DESCRIPTION_CHARS: Final = 256
@@ -36,13 +37,14 @@ class RemoteQueueDefinition:
 
     name: str
     remote_queue: str = ""
-    """The queue's name at its queue manager [RNAME]; "" for a queue-manager alias."""
+    """The queue's name at its queue manager [RNAME]; empty: a queue-manager alias."""
     remote_queue_manager: str = ""
-    """[RQMNAME]"""
+    """The queue manager that has it [RQMNAME]."""
     transmission_queue: str = ""
-    """Where its messages wait for a channel [XMITQ]; "" the one that has the queue manager's name, else the
-    default one."""
+    """Where its messages wait for a channel [XMITQ]; empty: the one that has the queue manager's name, else
+    the default one."""
     description: str = ""
+    """For people."""
 
     def check(self) -> None:
         """Raise NameNotAllowed or DefinitionInvalid, naming the key."""
@@ -68,7 +70,7 @@ class RemoteQueueDefinition:
 
     def to_record(self) -> dict[str, object]:
         """As JSON-able fields."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return record_of(self)
 
     def to_ledger(self) -> dict[str, object]:
         """As `to_record`, with its kind and without what is blank."""
@@ -78,9 +80,7 @@ class RemoteQueueDefinition:
     @staticmethod
     def from_record(record: dict[str, object]) -> "RemoteQueueDefinition":
         """The definition that `to_ledger` wrote."""
-        known = {each.name for each in fields(RemoteQueueDefinition)}
-        definition = RemoteQueueDefinition(name=str(record["name"]))
-        return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
+        return restored(RemoteQueueDefinition, record)
 
 
 @final

@@ -105,6 +105,28 @@ class AgentLink(BoundLink):
 
     def answered(self, attach: Attach, now_us: int) -> None:
         self.answer_due_us = 0
+        if (attach.target if self.instance.definition.sending else attach.source) is None:
+            return  # refused: the detach that follows says why
+        try:
+            self.begin(attach, now_us)
+        except (AmqpError, ManagerError) as error:
+            self.refuse(error, now_us)
+
+    def begin(self, attach: Attach, now_us: int) -> None:
+        """The partner has answered with ``attach``: agree and begin. Raises `AmqpError`, `ManagerError`."""
+        raise NotImplementedError
+
+    def resynchronised(self, now_us: int) -> None:
+        """Both ends agree on what has arrived: messages may flow."""
+        self.instance.event(ChannelEvent.RESYNCHRONISED, "", now_us)
+        if self.stopping:
+            self.quiesce(now_us)
+        else:
+            self.flow(now_us)
+
+    def flow(self, now_us: int) -> None:
+        """Let messages come."""
+        raise NotImplementedError
 
     def due_us(self) -> int:
         """When something of the link's own is due; 0 never."""

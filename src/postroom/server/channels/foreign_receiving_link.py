@@ -73,24 +73,11 @@ class ForeignReceivingLink(TakingLink):
 
     # Beginning.
 
-    def answered(self, attach: Attach, now_us: int) -> None:
-        super().answered(attach, now_us)
-        if attach.source is None:
-            return  # refused: the detach that follows says why
-        try:
-            self._start(now_us)
-        except ManagerError as error:
-            self.refuse(error, now_us)
-
-    def _start(self, now_us: int) -> None:
+    def begin(self, attach: Attach, now_us: int) -> None:
         self.instance.event(ChannelEvent.ATTACHED, "", now_us)
         self.end = self.channels.open_receiving(self.name, self._definition.connection, "", now_us)
         self._sequence = self.end.last_sequence
-        self.instance.event(ChannelEvent.RESYNCHRONISED, "", now_us)
-        if self.stopping:
-            self.quiesce(now_us)
-        else:
-            self.grant()
+        self.resynchronised(now_us)
 
     # Messages.
 

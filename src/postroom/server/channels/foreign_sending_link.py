@@ -126,27 +126,17 @@ class ForeignSendingLink(AgentLink):
 
     # Beginning.
 
-    def answered(self, attach: Attach, now_us: int) -> None:
-        super().answered(attach, now_us)
-        if attach.target is None:
-            return  # refused: the detach that follows says why
-        try:
-            self._start(now_us)
-        except ManagerError as error:
-            self.refuse(error, now_us)
-
-    def _start(self, now_us: int) -> None:
+    def begin(self, attach: Attach, now_us: int) -> None:
         """Nobody there knows of batches: what was on its way when the last link ended goes back."""
         self.instance.event(ChannelEvent.ATTACHED, "", now_us)
         self._sequence = self._channels.sync(self.name).last_sequence
         self._channels.resynchronise(self.name, b"", self._sequence, now_us)
         end = self.end = self._channels.open_sending(self.name, self, now_us)
         end.fast = self._definition.nonpersistent_speed == SPEED_FAST
-        self.instance.event(ChannelEvent.RESYNCHRONISED, "", now_us)
-        if self.stopping:
-            self.quiesce(now_us)
-        else:
-            self._update_credit(now_us)
+        self.resynchronised(now_us)
+
+    def flow(self, now_us: int) -> None:
+        self._update_credit(now_us)
 
     # Credit.
 

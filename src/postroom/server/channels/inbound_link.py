@@ -103,6 +103,9 @@ class TakingLink(AgentLink):
         """Whether a message waits for another attempt."""
         return self._waiting is not None
 
+    def flow(self, now_us: int) -> None:
+        self.grant()
+
     def grant(self) -> None:
         """Credit, said again when half of it is used; none while a message is tried again."""
         if self._waiting is not None or not self.wants_more() or not self.link.attached:

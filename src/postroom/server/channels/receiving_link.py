@@ -80,17 +80,10 @@ class ReceivingLink(TakingLink):
 
     # Beginning.
 
-    def answered(self, attach: Attach, now_us: int) -> None:
-        """To a requester."""
-        super().answered(attach, now_us)
-        if attach.source is None:
-            return  # refused: the detach that follows says why
-        try:
-            theirs = read_offer(attach.properties, False)
-            self.meet(theirs, now_us)
-            self.confirmed(now_us)
-        except (AmqpError, ManagerError) as error:
-            self.refuse(error, now_us)
+    def begin(self, attach: Attach, now_us: int) -> None:
+        """Of a requester."""
+        self.meet(read_offer(attach.properties, False), now_us)
+        self.confirmed(now_us)
 
     def meet(self, theirs: Offer, now_us: int) -> None:
         """Agree with the partner on terms. Raises `AmqpError`, `ManagerError`."""
@@ -104,13 +97,8 @@ class ReceivingLink(TakingLink):
         self.machine = ReceivingMachine(terms, end.last_sequence, end.last_luwid)
 
     def confirmed(self, now_us: int) -> None:
-        if self.end is None:
-            return
-        self.instance.event(ChannelEvent.RESYNCHRONISED, "", now_us)
-        if self.stopping:
-            self.quiesce(now_us)
-        else:
-            self.grant()
+        if self.end is not None:
+            self.resynchronised(now_us)
 
     def credit_limit(self) -> int:
         machine = self.machine

@@ -99,16 +99,10 @@ class SendingLink(AgentLink):
 
     # Beginning.
 
-    def answered(self, attach: Attach, now_us: int) -> None:
-        super().answered(attach, now_us)
-        if attach.target is None:
-            return  # refused: the detach that follows says why
-        try:
-            theirs = read_offer(attach.properties, True)
-            self.meet(theirs, theirs.last_sequence, now_us)
-            self._start(now_us)
-        except (AmqpError, ManagerError) as error:
-            self.refuse(error, now_us)
+    def begin(self, attach: Attach, now_us: int) -> None:
+        theirs = read_offer(attach.properties, True)
+        self.meet(theirs, theirs.last_sequence, now_us)
+        self._start(now_us)
 
     def meet(self, theirs: Offer, last_sequence: int, now_us: int) -> None:
         """Agree with the partner on terms, and on what has arrived: there the last message has number
@@ -135,11 +129,10 @@ class SendingLink(AgentLink):
         machine = self.machine = SendingMachine(terms, definition, sync.last_sequence, now_us)
         if machine.small:
             self.end.batch_size = terms.batch_size
-        self.instance.event(ChannelEvent.RESYNCHRONISED, "", now_us)
-        if self.stopping:
-            self.quiesce(now_us)
-        else:
-            self._update_credit(now_us)
+        self.resynchronised(now_us)
+
+    def flow(self, now_us: int) -> None:
+        self._update_credit(now_us)
 
     # Credit.
 

@@ -10,7 +10,7 @@ class CredentialsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Who the broker is where it opens a connection itself, and whom it trusts there."""
 
     user: str = ""
-    """Signed in with PLAIN, with the password of ``password_file``."""
+    """Signs in with PLAIN; needs `password_file`."""
     password_file: str = ""
     """Its first line is the password; read at each connection."""
     ca_file: str = ""
@@ -19,7 +19,7 @@ class CredentialsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """PEM file with this broker's own certificate chain, shown to the partner; signs in with EXTERNAL where
     the partner offers it."""
     key_file: str = ""
-    """PEM file with its private key; empty: it is in ``cert_file``."""
+    """PEM file with its private key; empty: it is in `cert_file`."""
 
     def __post_init__(self) -> None:
         if self.password_file and not self.user:

@@ -54,14 +54,18 @@ class ListenConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """One address to accept connections on."""
 
     address: str = f"127.0.0.1:{DEFAULT_PORT}"
+    """`HOST:PORT`; IPv6 in brackets: `[::1]:5672`; a host name stands for all its addresses that this machine
+    has; `0.0.0.0` for every interface."""
     anonymous: bool | None = None
-    """Whether a client needs no password; unset: yes on a loopback address, no elsewhere."""
+    """Whether a client needs no password (SASL ANONYMOUS, or no SASL at all); unset: yes on a loopback
+    address, no elsewhere."""
     tls_certificate: str | None = None
     """PEM file with the certificate chain; makes this a TLS listener."""
     tls_key: str | None = None
     """PEM file with the private key; unset: it is in the certificate's file."""
     websocket: WebSocketConfig | None = None
-    """Makes this a listener for AMQP over WebSocket."""
+    """Makes this a listener for [AMQP over WebSocket](amqp.md#over-websocket), in clear or with TLS, and for
+    nothing else: `websocket = {}`, or `websocket = { path = "/mq" }`."""
 
     def __post_init__(self) -> None:
         try:
@@ -88,33 +92,39 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Every bound that the server itself holds."""
 
     max_connections: Positive = 10_000
+    """More are cut as they come."""
     max_frame_bytes: Annotated[int, Meta(ge=512, le=16 << 20)] = 256 << 10
+    """Largest frame taken; advertised in open."""
     max_message_bytes: Annotated[int, Meta(ge=1, le=2 << 30)] = 100 << 20
+    """Advertised in the attach; a larger message detaches its link."""
     max_sessions: Annotated[int, Meta(ge=1, le=65_536)] = 256
-    """Sessions a connection; channel-max is one less."""
+    """Of one connection; channel-max is one less."""
     max_links: Annotated[int, Meta(ge=1, le=1 << 20)] = 4096
-    """Links a session; handle-max is one less."""
+    """Of one session; handle-max is one less."""
     idle_timeout_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
-    """A connection on which nothing arrives for so long is closed; 0 never."""
+    """A connection on which nothing comes for so long is closed; half of it is advertised; 0: never."""
     open_timeout_ms: Positive = 10_000
     """Time from accept to the peer's open; a connection that takes longer is closed."""
     incoming_window_frames: Annotated[int, Meta(ge=16, le=1 << 20)] = 2048
+    """Of one session."""
     link_credit: Annotated[int, Meta(ge=1, le=100_000)] = 2000
-    """Messages a sender may have on their way to the broker and not yet answered."""
+    """Messages that a sender may have unanswered; credit comes back with the answers."""
     unsynced_bytes: Annotated[int, Meta(ge=64 << 10)] = 16 << 20
-    """Received and not yet durable, all connections; at this bound reading from sockets stops."""
+    """Received and not yet durable, of all connections; at this bound, or at a quarter of `reserve_bytes`,
+    reading from sockets stops."""
     inbox_bytes: Annotated[int, Meta(ge=16 << 10)] = 1 << 20
     """Read from one socket and not yet looked at; at this bound reading from it stops."""
     output_bytes: Annotated[int, Meta(ge=16 << 10)] = 1 << 20
     """Written to one connection and not yet taken by its socket; at this bound it gets no more deliveries."""
     deliveries_ahead: Annotated[int, Meta(ge=1, le=100_000)] = 2000
-    """Messages given to one link that have not yet left through its socket, whatever its credit."""
+    """Messages given to one link that have not yet left through its socket, whatever its credit (and about 4
+    MiB of them at most)."""
     suspended_links: NotNegative = 10_000
-    """Links that may be gone and resumable at one time."""
+    """Links that are gone and may be resumed."""
     suspended_timeout_s: Annotated[int, Meta(ge=0, le=3600)] = 3600
-    """Longest time that a terminus is kept for a link that is gone."""
+    """Longest time that such a link is kept, whatever it asks for."""
     max_channels: NotNegative = 1000
-    """Channels that may be defined."""
+    """[Channels](channels.md) that may be defined."""
     max_outgoing_connections: NotNegative = 1000
     """Connections that the broker has open, or is opening, itself; a channel more waits for its turn."""
 
@@ -123,11 +133,14 @@ class AutoCreateConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Queues that come to be because a client attaches to them."""
 
     enabled: bool = True
+    """Otherwise nobody creates: every such attach is refused with `amqp:not-found`."""
     consumers: bool = False
-    """Whether who receives or browses creates queues, too, and not only who sends; or asks for it."""
+    """Whether to receive or browse creates, too, as with ActiveMQ Artemis."""
     max_queues: NotNegative = 1000
+    """More are refused with `amqp:resource-limit-exceeded`."""
     idle_s: NotNegative = 600
-    """An auto-created queue that is empty and unused for so long is removed; 0: as soon as it is."""
+    """An auto-created queue that is empty and has had no link, sender or receiver, for so long is removed; 0:
+    as soon as it is."""
 
 
 @settings_of(
@@ -158,6 +171,7 @@ class StartupConfig(SettingsTable):
 
 class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
     json: bool = False
+    """One JSON object a line instead of `key=value`."""
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
@@ -166,7 +180,7 @@ class MessageLogConfig(Struct, frozen=True, forbid_unknown_fields=True):
     the expiration policy "log"."""
 
     interval_s: Annotated[float, Meta(gt=0, le=3600)] = 5.0
-    """How often the ledger is looked at. A look reads the newest file of the ledger."""
+    """How often the ledger is looked at; each look reads its newest file."""
     max_file_bytes: Annotated[int, Meta(ge=4096)] = 64 << 20
     """A file that has grown so large is followed by a new one."""
     max_files: Annotated[int, Meta(ge=1, le=1000)] = 7
@@ -174,21 +188,24 @@ class MessageLogConfig(Struct, frozen=True, forbid_unknown_fields=True):
     content: bool = False
     """Whether application properties and body are written, too."""
     max_content_chars: Positive = 4096
-    """Of each; what is longer is cut off."""
+    """Of each record's content; what is longer is cut off."""
 
 
 class LedgerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What the ledger may use; see the ledger's reference for the meaning of each."""
 
     journal_file_bytes: Annotated[int, Meta(ge=1 << 20, le=1 << 30)] = 256 << 20
+    """A journal file is followed by the next above this."""
     reserve_bytes: NotNegative = 64 << 20
-    """Set aside ahead of the writing place; when the disk can't give it, new messages are refused."""
+    """Set aside ahead of the writing place, at most 1/8 of the volume; when the disk gives no more and half
+    of it is used, new messages are rejected with `amqp:resource-limit-exceeded` while outcomes go on, until
+    there is room again ([what goes then, in which order](../explanation/ledger.md#when-the-disk-is-full))."""
     retention_bytes: NotNegative = 16 << 30
     """History above this goes, oldest first."""
     retention_s: NotNegative = 0
-    """History older than this goes too; 0 no limit by age."""
+    """History older than this goes too; 0: no limit by age."""
     max_leases: NotNegative = 64
-    """Readers' leases at a time, broken ones that were not released included."""
+    """[Readers' leases](ledger-options.md#leases) at a time, broken ones that were not released included."""
     max_lease_s: Positive = 7 * 86_400
     """Longest time from a lease's grant or renewal to its end."""
     max_lease_bytes: Positive = 16 << 30
@@ -206,6 +223,7 @@ class QueueConfig(SettingsTable):
     """One queue that is made at the start unless it exists; one that exists takes these settings."""
 
     name: Name
+    """Not beginning with `$` or `postroom.`."""
 
     def __post_init__(self) -> None:
         _check_not_reserved(self.name)
@@ -259,6 +277,7 @@ class RemoteQueueConfig(SettingsTable):
     """One remote queue or alias that is defined at the start; one that exists takes these settings."""
 
     name: Name
+    """Not beginning with `$` or `postroom.`."""
 
     def __post_init__(self) -> None:
         _check_not_reserved(self.name)
@@ -360,8 +379,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that `postroom serve` needs to know."""
 
     data: str = DEFAULT_DATA_FOLDER
-    """Folder of the ledger; relative to the working directory."""
+    """Folder of the ledger, relative to the working directory; one process at a time owns it."""
     container_id: Name = "postroom"
+    """Container id in the broker's open, and the name of the queue manager; without "@"."""
     listen: list[ListenConfig] = field(default_factory=lambda: [ListenConfig()])
     users: dict[str, str] = {}
     """User name → hashed password (`postroom user hash`)."""

@@ -20,10 +20,9 @@ class DeadLetterHandlerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """One dead-letter queue handler inside the broker."""
 
     rules: Annotated[str, Meta(min_length=1)]
-    """File with the rules table; relative to the working directory. Read once, at the start."""
+    """File with the rules table, relative to the working directory; read once, at the start."""
     queue: str = ""
-    """The queue, whatever the table's INPUTQ says; where neither says one, the queue manager's dead-letter
-    queue."""
+    """Its queue, whatever INPUTQ says; empty: INPUTQ, else `dead_letter_queue` under `[queue_manager]`."""
 
 
 @dataclass(frozen=True)

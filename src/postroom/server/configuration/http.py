@@ -14,16 +14,18 @@ class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Where the broker serves its ledger and its metrics; without the table it doesn't."""
 
     address: str = f"127.0.0.1:{DEFAULT_HTTP_PORT}"
+    """`HOST:PORT`, as of [`[[listen]]`](#listen); bound before the ledger is opened."""
     tls_certificate: str | None = None
     """PEM file with the certificate chain; makes it HTTPS."""
     tls_key: str | None = None
     """PEM file with the private key; unset: it is in the certificate's file."""
     plain: bool = False
-    """Serve without TLS where other machines can reach it: for a proxy in front that has it."""
+    """Serve without TLS where other machines can reach it, for a proxy in front that has it; otherwise such
+    an address needs a certificate."""
     tokens: str = ""
-    """File of `postroom token`; empty: http-tokens.json in the data folder."""
+    """File of [`postroom token`](http.md#tokens); empty: `http-tokens.json` in the data folder."""
     open_metrics: bool | None = None
-    """Whether /metrics needs no token; unset: yes on a loopback address, no elsewhere."""
+    """Whether `/metrics` needs no token; unset: yes on a loopback address, no elsewhere."""
     max_connections: Positive = 256
     """One more is answered 503."""
     max_requests: Positive = 16

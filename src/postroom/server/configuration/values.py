@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     class SettingsTable:
         """A table, whose keys `settings_of` gives it: type checkers don't know them."""
 
+        definition_class: ClassVar[type]
         settings: ClassVar[Mapping[str, str]]
 
         def __init__(self, **values: Any) -> None: ...
@@ -39,6 +40,8 @@ else:
     class SettingsTable(Struct, frozen=True, forbid_unknown_fields=True):
         """A table, whose keys `settings_of` gives it."""
 
+        definition_class: ClassVar[type] = object
+        """Where the settings are declared."""
         settings: ClassVar[Mapping[str, str]] = {}
         """Each key, and the setting that it is."""
 
@@ -63,7 +66,7 @@ def settings_of(
     is known elsewhere."""
     bounds = bounds_of(definition)
     usual = {each.name: each.default for each in fields(definition)}
-    settings = {**{name: name for name in (usual if names is None else names)}, **renamed}
+    settings = {**renamed, **{name: name for name in (usual if names is None else names)}}
 
     def give(table: type[Table]) -> type[Table]:
         keys = [
@@ -71,7 +74,7 @@ def settings_of(
             for key, setting in settings.items()
             if key not in table.__annotations__
         ]
-        own = {"__doc__": table.__doc__, "settings": settings}
+        own = {"__doc__": table.__doc__, "definition_class": definition, "settings": settings}
         made = defstruct(table.__name__, keys, bases=(table,), namespace=own, module=table.__module__)
         return cast("type[Table]", made)
 

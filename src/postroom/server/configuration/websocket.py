@@ -17,7 +17,9 @@ class WebSocketConfig(Struct, frozen=True, forbid_unknown_fields=True):
     path: str = "/amqp"
     """The resource that clients ask for."""
     origins: list[str] = []
-    """Web pages that may connect, by their origins; a request without origin, or from its own, always may."""
+    """Web pages that may connect, by their origins: `["https://shop.example"]`. A request without `Origin`,
+    or with that of its own `Host`, always may; on a loopback address that host must be `localhost` or a
+    loopback address, too."""
 
     def __post_init__(self) -> None:
         if not _PATH.fullmatch(self.path) or "?" in self.path or "#" in self.path:

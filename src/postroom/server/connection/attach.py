@@ -14,6 +14,14 @@ from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.states import UNOPENED
 from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, AmqpError
+from postroom.amqp.extensions import (
+    CREATE_CAPABILITY,
+    GLOBAL_CAPABILITY,
+    MANAGEMENT_ADDRESS,
+    NO_LOCAL_DESCRIPTOR,
+    SELECTOR_DESCRIPTOR,
+    SHARED_CAPABILITY,
+)
 from postroom.amqp.frames.performatives import Attach, Coordinator, Source, Target
 from postroom.amqp.frames.termini import DURABILITY_CONFIGURATION, EXPIRY_NEVER
 from postroom.channel.wire import CHANNEL_ADDRESS
@@ -30,11 +38,6 @@ from postroom.server.links.incoming_link import IncomingLink
 from postroom.server.links.outgoing_link import OutgoingLink
 from postroom.server.links.subscriptions import subscription_of_link, wanted_subscription
 from postroom.server.links.terminus import (
-    CREATE_ON_DEMAND,
-    GLOBAL,
-    NO_LOCAL_NAME,
-    SELECTOR_NAME,
-    SHARED,
     Filters,
     check_distribution_mode,
     granted_source,
@@ -45,7 +48,7 @@ from postroom.server.links.terminus import (
 )
 from postroom.server.links.transaction_coordinator import CoordinatorLink, granted_coordinator
 from postroom.server.logs import log
-from postroom.server.management.links import MANAGEMENT_ADDRESS, ReplyLink, RequestLink
+from postroom.server.management.links import ReplyLink, RequestLink
 
 if TYPE_CHECKING:
     from postroom.server.connection.binding import ConnectionBinding
@@ -205,15 +208,15 @@ def _source_of(queue: Queue) -> Source:
     known = queue.definition
     filters = Filters()
     if known.selector:
-        filters.granted[Symbol("jms-selector")] = Described(Symbol(SELECTOR_NAME), known.selector)
+        filters.granted[Symbol("jms-selector")] = Described(SELECTOR_DESCRIPTOR, known.selector)
     if known.no_local:
-        filters.granted[Symbol("no-local")] = Described(Symbol(NO_LOCAL_NAME), [])
+        filters.granted[Symbol("no-local")] = Described(NO_LOCAL_DESCRIPTOR, [])
     asked = Source(
         durable=DURABILITY_CONFIGURATION,
         expiry_policy=EXPIRY_NEVER,
         capabilities=["topic"]
-        + ([SHARED] if known.shared else [])
-        + ([GLOBAL] if known.shared and not known.client else []),
+        + ([SHARED_CAPABILITY] if known.shared else [])
+        + ([GLOBAL_CAPABILITY] if known.shared and not known.client else []),
     )
     return granted_source(asked, known.topic, 0, filters, True)
 
@@ -320,11 +323,11 @@ def _check_may_create(binding: "ConnectionBinding", address: str, capabilities: 
     auto, manager = broker.config.auto_create, broker.manager
     if address in manager.queues or address in manager.topics or auto.consumers or not auto.enabled:
         return
-    if CREATE_ON_DEMAND not in capabilities:
+    if CREATE_CAPABILITY not in capabilities:
         raise AmqpError(
             NOT_FOUND,
             f"there is no queue {address!r}, and to receive from one doesn't create it: send to it first, "
-            f"create it, or ask for that by the source capability {CREATE_ON_DEMAND}",
+            f"create it, or ask for that by the source capability {CREATE_CAPABILITY}",
         )
 
 

@@ -39,13 +39,13 @@ from postroom.amqp.errors import (
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
 )
+from postroom.amqp.extensions import SOLE_CONNECTION
 from postroom.amqp.frames.outcomes import RELEASED, DeliveryState, Received, TransactionalState
 from postroom.amqp.frames.sasl import ANONYMOUS, PLAIN
 from postroom.manager.kernel.entry import Entry
 from postroom.server.configuration.config import LimitsConfig
 from postroom.server.connection.attach import bind_link
 from postroom.server.connection.registry import Gone
-from postroom.server.connection.sole_connection import CAPABILITY as SOLE_CONNECTION
 from postroom.server.connection.sole_connection import Policy, admit, answer_properties
 from postroom.server.links.bound_link import BoundLink
 from postroom.server.links.xa_context import XaContext

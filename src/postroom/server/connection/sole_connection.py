@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, Final
 from postroom.amqp.encoding.composite import Error
 from postroom.amqp.encoding.types import Symbol, UInt
 from postroom.amqp.errors import INVALID_FIELD, RESOURCE_LOCKED
+from postroom.amqp.extensions import ESTABLISHMENT_FAILED, SOLE_CONNECTION
 from postroom.amqp.frames.performatives import Open
 
 if TYPE_CHECKING:
     from postroom.server.connection.binding import ConnectionBinding
 
-CAPABILITY: Final = "sole-connection-for-container"
 ENFORCEMENT_POLICY: Final = "sole-connection-enforcement-policy"
 DETECTION_POLICY: Final = "sole-connection-detection-policy"
 ENFORCEMENT: Final = "sole-connection-enforcement"
-ESTABLISHMENT_FAILED: Final = "amqp:connection-establishment-failed"
 STRONG: Final = UInt(0)
 
 
@@ -44,7 +43,7 @@ class PolicyInvalid(ValueError):
 
 def wanted_policy(open: Open) -> Policy | None:
     """What the client asks for; None: it doesn't ask to be the only one. Raises `PolicyInvalid`."""
-    if CAPABILITY not in open.desired_capabilities:
+    if SOLE_CONNECTION not in open.desired_capabilities:
         return None
     value = (open.properties or {}).get(ENFORCEMENT_POLICY, Policy.REFUSE_CONNECTION)
     if not isinstance(value, int) or isinstance(value, bool) or value not in list(Policy):
@@ -87,7 +86,7 @@ def admit(binding: "ConnectionBinding", open: Open, now_us: int) -> Error | None
 def answer_properties(open: Open, admitted: bool, policy: Policy | None) -> dict[object, object]:
     """What the answer to ``open`` says of all this in its properties."""
     properties: dict[object, object] = {}
-    if CAPABILITY in open.desired_capabilities:
+    if SOLE_CONNECTION in open.desired_capabilities:
         properties[Symbol(DETECTION_POLICY)] = STRONG
     if policy == Policy.CLOSE_EXISTING:
         properties[Symbol(ENFORCEMENT_POLICY)] = UInt(policy)

@@ -1,19 +1,15 @@
 """The first sections of a delivery: a fresh header, what of its count was a failure, and message annotations
 that an outcome has changed."""
 
-from typing import Final
-
 from mypy_extensions import i64
 
-from postroom.amqp.encoding.types import MAX_UINT, Symbol, UInt
+from postroom.amqp.encoding.types import MAX_UINT, UInt
+from postroom.amqp.extensions import FAILURE_COUNT
 from postroom.amqp.message.message_head import encode_header, merge_annotations
 from postroom.amqp.message.sections import Message
 from postroom.ledger.format.records import ArrivalFlag
 from postroom.manager.kernel.effects import Delivery
 
-FAILURE_COUNT: Final = Symbol("x-opt-failure-count")
-"""Delivery annotation: how many of the earlier deliveries somebody failed at, where that isn't all of them:
-those that a broken connection brought back are none."""
 _DURABLE = int(ArrivalFlag.DURABLE)
 _cache: dict[int, bytes] = {}
 """Headers without time to live, by delivery count, first-acquirer, priority and durability: there are few,

@@ -11,6 +11,7 @@ from typing import Final
 
 from postroom.amqp.encoding.types import Described
 from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, AmqpError
+from postroom.amqp.extensions import LIFETIME_POLICY, TEMPORARY_QUEUE_CAPABILITY, TEMPORARY_TOPIC_CAPABILITY
 from postroom.amqp.frames.termini import (
     DELETE_ON_CLOSE,
     DELETE_ON_NO_LINKS,
@@ -23,9 +24,8 @@ from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.kernel.options import KIND_QUEUE, KIND_TOPIC
 from postroom.manager.manager import QueueManager
 from postroom.model.names import DYNAMIC_PREFIX
-from postroom.server.links.terminus import TEMPORARY_QUEUE, TEMPORARY_TOPIC, means_topic
+from postroom.server.links.terminus import means_topic
 
-LIFETIME_POLICY: Final = "lifetime-policy"
 CHECK_INTERVAL_US: Final = 1_000_000
 """How often a queue that waits to be empty is looked at."""
 
@@ -72,7 +72,7 @@ class DynamicNodes:
         definition = self._manager.options.new_queue(name, kind, temporary=True)
         node = self._manager.create_queue(definition, now_us)
         self._policies[name] = policy
-        if TEMPORARY_QUEUE in capabilities or TEMPORARY_TOPIC in capabilities:
+        if TEMPORARY_QUEUE_CAPABILITY in capabilities or TEMPORARY_TOPIC_CAPABILITY in capabilities:
             self._owners[name] = container_id
         return node
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.encoding.types import Symbol
 from postroom.amqp.errors import AmqpError
+from postroom.amqp.extensions import DESTINATION_TYPE
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import ManagerError
@@ -13,7 +14,6 @@ from postroom.model.message import MessageHead
 if TYPE_CHECKING:
     from postroom.manager.producing.upload import Upload
 
-DESTINATION_TYPE: Final = "x-opt-jms-dest"
 DESTINATION_IS_TOPIC: Final = 1
 OLDER_DESTINATION_TYPE: Final = "x-opt-to-type"
 """Message annotations by which JMS clients tell what kind of destination `to` is."""

@@ -1,11 +1,12 @@
 """An outcome that a client has said, as the queue manager's verb."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
 from postroom.amqp.encoding.composite import Error
 from postroom.amqp.errors import INVALID_FIELD, AmqpError
+from postroom.amqp.extensions import REDELIVERY_DELAY
 from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Modified, Rejected, Released
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.entry import Entry
@@ -15,11 +16,6 @@ from postroom.server.links.terminus import MAX_PROPERTY_MS
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.transaction import Transaction
-
-
-REDELIVERY_DELAY: Final = "x-opt-redelivery-delay"
-"""Of a consumer's link (property) or of one outcome ``modified`` (annotation), in ms: how long what it fails
-at waits. In an outcome it is not kept as an annotation of the message."""
 
 
 def check_outcome(state: DeliveryState | None) -> None:

@@ -9,10 +9,10 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.encoding.composite import Error
-from postroom.amqp.encoding.types import Symbol
 from postroom.amqp.engine.delivery import Delivery as WireDelivery
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, TRANSACTION_UNKNOWN_ID, AmqpError
+from postroom.amqp.extensions import EXCLUSIVE_PROPERTY, REDELIVERY_DELAY, XA_PROPERTY
 from postroom.amqp.frames.outcomes import (
     RELEASED,
     Accepted,
@@ -33,7 +33,7 @@ from postroom.manager.kernel.transaction import Receipt, Transaction
 from postroom.manager.queues.queue import Queue, Subscription
 from postroom.server.links.bound_link import BoundLink
 from postroom.server.links.delivery_headers import message_payload
-from postroom.server.links.outcomes import REDELIVERY_DELAY, apply_outcome, check_outcome
+from postroom.server.links.outcomes import apply_outcome, check_outcome
 from postroom.server.links.terminus import ms_property, read_filters
 from postroom.server.logs import log
 
@@ -44,10 +44,6 @@ AHEAD_BYTES: Final = 4 << 20
 """Messages given to one link and not yet sent, at about their size."""
 FIRST_AVERAGE_BYTES: Final = 64 << 10
 """Taken as the size of a message before the first has been seen."""
-EXCLUSIVE_PROPERTY: Final = "exclusive"
-"""Link property (boolean): nobody else may consume from the queue while this link does."""
-FOR_BRANCHES_PROPERTY: Final = "x-opt-xa"
-"""Link property (boolean): what it receives is for XA branches of its session."""
 TAG_BYTES: Final = 4
 TAG_MASK: Final = 0xFFFF_FFFF
 
@@ -113,7 +109,7 @@ class OutgoingLink(BoundLink):
         properties = attach.properties or {}
         self.for_branches = self._wants_branches(properties)
         if self.for_branches:
-            self.properties = {Symbol(FOR_BRANCHES_PROPERTY): True}
+            self.properties = {XA_PROPERTY: True}
         options = ConsumerOptions(
             browse=self.browse,
             exclusive=properties.get(EXCLUSIVE_PROPERTY) is True,
@@ -130,9 +126,9 @@ class OutgoingLink(BoundLink):
 
     def _wants_branches(self, properties: dict[object, object]) -> bool:
         """Raises `AmqpError` where that is no boolean, or can't be."""
-        wanted = properties.get(FOR_BRANCHES_PROPERTY, False)
+        wanted = properties.get(XA_PROPERTY, False)
         if not isinstance(wanted, bool):
-            raise AmqpError(INVALID_FIELD, f"{FOR_BRANCHES_PROPERTY} is a boolean, not {wanted!r:.100}")
+            raise AmqpError(INVALID_FIELD, f"{XA_PROPERTY} is a boolean, not {wanted!r:.100}")
         if wanted and (self.browse or self.presettled):
             what = "a browser takes nothing" if self.browse else "what is sent settled can't join one"
             raise AmqpError(NOT_ALLOWED, f"a link for XA branches must get its messages unsettled: {what}")

@@ -9,13 +9,14 @@ the name alone says which subscription is meant.
 from typing import Final
 
 from postroom.amqp.errors import INVALID_FIELD, NOT_FOUND, AmqpError
+from postroom.amqp.extensions import GLOBAL_CAPABILITY, SHARED_CAPABILITY
 from postroom.amqp.frames.performatives import Attach, Source
 from postroom.amqp.frames.termini import DURABILITY_NONE, EXPIRY_NEVER
 from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.errors import QueueNotFound, SubscriptionInUse
 from postroom.manager.manager import QueueManager
 from postroom.manager.queues.queue import Queue
-from postroom.server.links.terminus import GLOBAL, SHARED, Filters
+from postroom.server.links.terminus import Filters
 
 NAME_DELIMITER: Final = "|"
 
@@ -33,7 +34,7 @@ def wanted_subscription(
     Raises `AmqpError` for a shared one without a name.
     """
     durable = is_durable(source)
-    shared = SHARED in source.capabilities
+    shared = SHARED_CAPABILITY in source.capabilities
     name = ""
     if shared:
         name = link_name.partition(NAME_DELIMITER)[0]
@@ -43,7 +44,7 @@ def wanted_subscription(
         name = link_name
     return Subscribing(
         topic=address,
-        client="" if shared and GLOBAL in source.capabilities else container_id,
+        client="" if shared and GLOBAL_CAPABILITY in source.capabilities else container_id,
         name=name,
         durable=durable,
         shared=shared,
@@ -56,7 +57,7 @@ def subscription_of_link(manager: QueueManager, container_id: str, attach: Attac
     """The durable subscription that a link without source means. Raises `AmqpError`, SubscriptionInUse."""
     name, delimiter, more = attach.name.partition(NAME_DELIMITER)
     candidates = [(container_id, attach.name), (container_id, name)]
-    if delimiter and (more.startswith(GLOBAL) or GLOBAL in attach.desired_capabilities):
+    if delimiter and (more.startswith(GLOBAL_CAPABILITY) or GLOBAL_CAPABILITY in attach.desired_capabilities):
         candidates.insert(0, ("", name))
     for client, each in candidates:
         try:

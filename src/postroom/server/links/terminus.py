@@ -4,6 +4,19 @@ from typing import Final
 
 from postroom.amqp.encoding.types import Described
 from postroom.amqp.errors import INVALID_FIELD, AmqpError
+from postroom.amqp.extensions import (
+    CREATE_CAPABILITY,
+    GLOBAL_CAPABILITY,
+    NO_LOCAL_DESCRIPTOR,
+    QUEUE_CAPABILITY,
+    REJECTED_OUTCOME,
+    SELECTOR_DESCRIPTOR,
+    SEND_TIMEOUT_PROPERTY,
+    SHARED_CAPABILITY,
+    TEMPORARY_QUEUE_CAPABILITY,
+    TEMPORARY_TOPIC_CAPABILITY,
+    TOPIC_CAPABILITY,
+)
 from postroom.amqp.frames.outcomes import RELEASED, DeliveryState, Modified, Rejected, Released
 from postroom.amqp.frames.performatives import Attach, Source, Target
 from postroom.amqp.frames.termini import (
@@ -18,7 +31,6 @@ from postroom.amqp.frames.termini import (
 )
 from postroom.model.selector import SelectorInvalid, parse
 
-REJECTED_OUTCOME: Final = "amqp:rejected:list"
 OUTCOMES: Final = [
     "amqp:accepted:list",
     REJECTED_OUTCOME,
@@ -27,22 +39,12 @@ OUTCOMES: Final = [
 ]
 """Every outcome of part 3, section 3.4: a source here knows what to do with each."""
 
-SEND_TIMEOUT_PROPERTY: Final = "x-opt-send-timeout"
-"""Link property (ms): how long a send waits for room; 0 not at all."""
 MAX_PROPERTY_MS: Final = 2**53
-SELECTOR_NAME: Final = "apache.org:selector-filter:string"
 SELECTOR_CODE: Final = 0x0000468C00000004
-NO_LOCAL_NAME: Final = "apache.org:no-local-filter:list"
 NO_LOCAL_CODE: Final = 0x0000468C00000003
 EXPIRY_POLICIES: Final = (EXPIRY_LINK_DETACH, EXPIRY_SESSION_END, EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER)
-SHARED: Final = "shared"
-GLOBAL: Final = "global"
-TEMPORARY_QUEUE: Final = "temporary-queue"
-TEMPORARY_TOPIC: Final = "temporary-topic"
-QUEUE_CAPABILITIES: Final = ("queue", TEMPORARY_QUEUE)
-TOPIC_CAPABILITIES: Final = ("topic", TEMPORARY_TOPIC)
-CREATE_ON_DEMAND: Final = "create-on-demand"
-"""Of a source: make the queue if it isn't there. The name is that of Apache Qpid's C++ broker and client."""
+QUEUE_CAPABILITIES: Final = (QUEUE_CAPABILITY, TEMPORARY_QUEUE_CAPABILITY)
+TOPIC_CAPABILITIES: Final = (TOPIC_CAPABILITY, TEMPORARY_TOPIC_CAPABILITY)
 
 
 class Filters:
@@ -131,9 +133,9 @@ def read_filters(source: Source) -> Filters:
     filters = Filters()
     for key, wanted in (source.filter or {}).items():
         descriptor = wanted.descriptor if isinstance(wanted, Described) else None
-        if key == SELECTOR_NAME or descriptor in (SELECTOR_NAME, SELECTOR_CODE):
+        if key == SELECTOR_DESCRIPTOR or descriptor in (SELECTOR_DESCRIPTOR, SELECTOR_CODE):
             filters.selector = _selector(wanted.value if isinstance(wanted, Described) else wanted)
-        elif key == NO_LOCAL_NAME or descriptor in (NO_LOCAL_NAME, NO_LOCAL_CODE):
+        elif key == NO_LOCAL_DESCRIPTOR or descriptor in (NO_LOCAL_DESCRIPTOR, NO_LOCAL_CODE):
             filters.no_local = True
             filters.no_local_key = key
         else:
@@ -173,9 +175,13 @@ def _policy(asked: str) -> str:
 
 
 def _granted_capabilities(asked: list[str], topic: bool) -> list[str]:
-    kinds = (*TOPIC_CAPABILITIES, SHARED, GLOBAL) if topic else (*QUEUE_CAPABILITIES, CREATE_ON_DEMAND)
+    kinds = (
+        (*TOPIC_CAPABILITIES, SHARED_CAPABILITY, GLOBAL_CAPABILITY)
+        if topic
+        else (*QUEUE_CAPABILITIES, CREATE_CAPABILITY)
+    )
     granted = [capability for capability in asked if capability in kinds]
-    kind = "topic" if topic else "queue"
+    kind = TOPIC_CAPABILITY if topic else QUEUE_CAPABILITY
     return granted if any(capability.endswith(kind) for capability in granted) else [kind, *granted]
 
 

@@ -12,20 +12,19 @@ from postroom.amqp.encoding.types import Int, Symbol
 from postroom.amqp.engine.events import TransferReceived
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.errors import NOT_ALLOWED, TRANSACTION_ROLLBACK, TRANSACTION_UNKNOWN_ID, AmqpError
+from postroom.amqp.extensions import DISTRIBUTED_TRANSACTIONS, LOCAL_TRANSACTIONS, XA_CODE
 from postroom.amqp.frames.outcomes import ACCEPTED, Declared, DeliveryState, Discharge, Rejected
 from postroom.amqp.frames.performatives import Attach, Coordinator
 from postroom.manager.kernel.errors import LimitExceeded, ManagerError, XaError
 from postroom.server.links.bound_link import BoundLink
 from postroom.server.links.requests import read_coordinator_request
 from postroom.server.links.terminus import may_reject
-from postroom.server.links.xa_context import XA_CODE, read_global_id
+from postroom.server.links.xa_context import read_global_id
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.transaction import Transaction
     from postroom.server.connection.binding import ConnectionBinding
 
-LOCAL_TRANSACTIONS: Final = "amqp:local-transactions"
-DISTRIBUTED_TRANSACTIONS: Final = "amqp:distributed-transactions"
 MULTIPLE_PER_SESSION: Final = "amqp:multi-txns-per-ssn"
 MULTIPLE_SESSIONS: Final = "amqp:multi-ssns-per-txn"
 COORDINATOR_CREDIT: Final = 100

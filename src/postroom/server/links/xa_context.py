@@ -21,8 +21,6 @@ from postroom.server.links.outgoing_link import OutgoingLink
 if TYPE_CHECKING:
     from postroom.server.connection.binding import ConnectionBinding
 
-XA_CODE: Final = "xa-code"
-"""In the info of an error, and in the body of an answer: X/Open's code."""
 XID_PARTS: Final = 3
 """Of a global-id: format id, gtrid and bqual."""
 MORE_PARTS: Final = ("flags", "timeout")

@@ -10,6 +10,7 @@ from postroom.amqp.engine.events import TransferReceived
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, AmqpError
+from postroom.amqp.extensions import MANAGEMENT_ADDRESS
 from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState, Rejected, TransactionalState
 from postroom.amqp.frames.performatives import RCV_SECOND, SND_SETTLED, Attach, Target
 from postroom.amqp.message.message_head import scan_head
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from postroom.amqp.engine.delivery import Delivery as WireDelivery
     from postroom.server.connection.binding import ConnectionBinding
 
-MANAGEMENT_ADDRESS: Final = "$management"
 REQUEST_CREDIT: Final = 100
 MAX_REQUEST_BYTES: Final = 1 << 20
 MAX_UNANSWERED: Final = 1000

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
-from postroom.manager.kernel.options import IDENTITY_FIELDS, KIND_QUEUE, QueueDefinition
+from postroom.manager.kernel.options import KIND_QUEUE, QUEUE_SETTINGS, QueueDefinition
 from postroom.manager.queues.queue import Queue, Subscription
 from postroom.model.entity_types import QUEUE_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
@@ -45,8 +45,7 @@ class Queues(MessageHolders[Queue]):
         configured = self._configured.get(definition.name)
         if configured is None:
             return []
-        now, then = definition.to_record(), configured.to_record()
-        return [name for name in now if now[name] != then[name] and name not in IDENTITY_FIELDS]
+        return [name for name in QUEUE_SETTINGS if getattr(definition, name) != getattr(configured, name)]
 
     def _create(self, request: Request, now_us: int) -> Response:
         name = request.name or str(request.attributes().get("name", ""))

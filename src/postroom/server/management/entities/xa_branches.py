@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from postroom.amqp.encoding.types import Int
+from postroom.amqp.extensions import XA_CODE
 from postroom.manager.kernel.errors import ManagerError, XaError
 from postroom.manager.transactions.xa_branch import BranchRow
 from postroom.model.entity_types import BRANCH_TYPE
 from postroom.model.xa import XaCode, XaFlag, Xid, XidInvalid
-from postroom.server.links.xa_context import XA_CODE, XaContext
+from postroom.server.links.xa_context import XaContext
 from postroom.server.management.entity_type import Columns, ListedEntityType, Operation, same_named
 from postroom.server.management.request import (
     BAD_REQUEST,
