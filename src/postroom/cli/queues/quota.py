@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import click
 
-from postroom.cli.common.broker_connection import connected, json_option, settings_option, shown, url_option
-from postroom.cli.common.listing import alter, by_name, create, show_json
+from postroom.cli.common.broker_connection import connected, json_option, shown, url_option
+from postroom.cli.common.listing import add_alter, add_create, add_delete, by_name, show_json
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.groups import Group
 from postroom.model.entity_types import QUOTA_TYPE
@@ -36,37 +36,16 @@ def list_quotas(url: str, as_json: bool) -> None:
     show_table(table)
 
 
-@quota.command("create")
-@click.argument("name")
-@settings_option
-@url_option
-@json_option
-def create_quota(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
-    """Create the quota NAME."""
-    create(QUOTA_TYPE, name, settings, url, as_json)
-
-
-@quota.command("alter")
-@click.argument("name")
-@settings_option
-@url_option
-@json_option
-def alter_quota(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
+add_create(quota, QUOTA_TYPE, "Create the quota NAME.")
+add_alter(
+    quota,
+    QUOTA_TYPE,
     """Change settings of the quota NAME.
 
     Raising a maximum lets in sends that wait; lowering it evicts nothing.
-    """
-    alter(QUOTA_TYPE, name, settings, url, as_json)
-
-
-@quota.command("delete")
-@click.argument("name")
-@url_option
-def delete_quota(name: str, url: str) -> None:
-    """Delete the quota NAME, which no destination may name any more."""
-    with connected(url) as connection:
-        connection.create_management().delete(QUOTA_TYPE, name)
-    click.echo(f"deleted {name}")
+    """,
+)
+add_delete(quota, QUOTA_TYPE, "Delete the quota NAME, which no destination may name any more.")
 
 
 def _row(quota: Mapping[str, Any]) -> list[str]:
