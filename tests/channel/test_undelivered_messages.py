@@ -18,7 +18,7 @@ from postroom.manager.channels.undelivered import Action, Asked, ReceivedMessage
 from postroom.manager.headers import dead_letter_header
 from postroom.manager.headers.dead_letter_header import DeadLetterHeader
 from postroom.manager.kernel.options import ManagerOptions
-from postroom.manager.undeliverable.discard import UNDELIVERED
+from postroom.manager.producing.discard import UNDELIVERED
 from postroom.model.channel import ChannelDefinition
 from postroom.model.codes import Event, Outcome
 from postroom.model.mq import Reason, Report
@@ -165,7 +165,7 @@ def test_what_asks_to_be_discarded_is_and_the_ledger_says_so(fast: bool) -> None
     assert (detail["reason"], detail["queue"], detail["queue_manager"]) == (2085, "nowhere", THERE)
     assert (detail["channel"], detail["condition"]) == (CHANNEL, "postroom:undelivered")
     assert "dropped" not in detail
-    assert receiver.world.manager.queue(UNDELIVERED).empty()
+    assert receiver.world.manager.queue(UNDELIVERED).is_empty()
 
 
 @pytest.mark.parametrize("fast", [False, True])

@@ -6,8 +6,8 @@ from typing import Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, url_option
+from postroom.cli.common.definitions import add_alter, add_create, add_delete, add_list_with_dynamic
 from postroom.cli.common.descriptions import show_command
-from postroom.cli.common.listing import add_alter, add_create, add_delete, add_dynamic_list
 from postroom.cli.common.switches import add_switches
 from postroom.cli.groups import Group
 from postroom.model.entity_types import QUEUE_TYPE
@@ -29,16 +29,7 @@ def queue() -> None:
     """Queues of a running broker."""
 
 
-add_switches(queue, QUEUE_TYPE, "queue")
-queue.add_command(show_command(QUEUE_TYPE, "queue"))
-add_dynamic_list(
-    queue,
-    QUEUE_TYPE,
-    LISTED,
-    "queues",
-    "List the queues, or those whose name begins with PREFIX.",
-    "Each dynamic queue of clients, too.",
-)
+add_list_with_dynamic(queue, QUEUE_TYPE, "queues", LISTED, "Each dynamic queue of clients, too.")
 add_create(
     queue,
     QUEUE_TYPE,
@@ -58,6 +49,12 @@ add_delete(
     if_unused="Only if nobody consumes from it.",
     force="Also if transactions have messages of it, which are rolled back, or Spark subscriptions to it.",
 )
+
+
+add_switches(queue, QUEUE_TYPE, "queue")
+
+
+queue.add_command(show_command(QUEUE_TYPE, "queue"))
 
 
 @queue.command("purge")

@@ -6,7 +6,8 @@ from typing import Any, Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, shown, url_option
-from postroom.cli.common.listing import add_alter, add_create, add_delete, by_name, show_json
+from postroom.cli.common.definitions import add_alter, add_create, add_delete
+from postroom.cli.common.listing import by_name, show_json
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.groups import Group
 from postroom.model.entity_types import QUOTA_TYPE
@@ -17,6 +18,18 @@ COLUMNS: Final = ("quota", "messages", "bytes", "policy", "pools", "queues", "bl
 @click.group(cls=Group)
 def quota() -> None:
     """Quotas of a running broker."""
+
+
+add_create(quota, QUOTA_TYPE, "Create the quota NAME.")
+add_alter(
+    quota,
+    QUOTA_TYPE,
+    """Change settings of the quota NAME.
+
+    Raising a maximum lets in sends that wait; lowering it evicts nothing.
+    """,
+)
+add_delete(quota, QUOTA_TYPE, "Delete the quota NAME, which no destination may name any more.")
 
 
 @quota.command("list")
@@ -34,18 +47,6 @@ def list_quotas(url: str, as_json: bool) -> None:
     for each in quotas:
         table.add_row(*_row(each))
     show_table(table)
-
-
-add_create(quota, QUOTA_TYPE, "Create the quota NAME.")
-add_alter(
-    quota,
-    QUOTA_TYPE,
-    """Change settings of the quota NAME.
-
-    Raising a maximum lets in sends that wait; lowering it evicts nothing.
-    """,
-)
-add_delete(quota, QUOTA_TYPE, "Delete the quota NAME, which no destination may name any more.")
 
 
 def _row(quota: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, url_option
-from postroom.cli.common.listing import add_alter, add_create, add_delete, add_list
+from postroom.cli.common.definitions import add_alter, add_create, add_delete, add_list
 from postroom.cli.groups import Group
 from postroom.model.entity_types import REMOTE_QUEUE_TYPE
 
@@ -33,7 +33,7 @@ add_create(
 
     Without remote_queue it is an alias of the queue manager.
     """,
-    "define",
+    verb="define",
 )
 add_alter(
     remote_queue,
@@ -44,7 +44,10 @@ add_delete(
     remote_queue, REMOTE_QUEUE_TYPE, "Delete the remote queue NAME. What was sent before is delivered."
 )
 add_list(
-    remote_queue, REMOTE_QUEUE_TYPE, LISTED, "List the remote queues, or those whose name begins with PREFIX."
+    remote_queue,
+    REMOTE_QUEUE_TYPE,
+    LISTED,
+    "List the remote queues, or those whose name begins with PREFIX.",
 )
 
 

@@ -5,8 +5,9 @@ from typing import Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, url_option
+from postroom.cli.common.definitions import add_alter, add_delete
 from postroom.cli.common.descriptions import show_command
-from postroom.cli.common.listing import add_alter, add_delete, by_name, show_list
+from postroom.cli.common.listing import by_name, show_list
 from postroom.cli.common.switches import add_switches
 from postroom.cli.groups import Group
 from postroom.model.entity_types import SUBSCRIPTION_TYPE
@@ -27,7 +28,22 @@ def subscription() -> None:
     """Subscriptions to topics of a running broker."""
 
 
+add_alter(
+    subscription,
+    SUBSCRIPTION_TYPE,
+    "Change settings of the subscription NAME (TOPIC::CLIENT/NAME, as listed), at once.",
+)
+add_delete(
+    subscription,
+    SUBSCRIPTION_TYPE,
+    "Delete the subscription NAME (TOPIC::CLIENT/NAME, as listed) and the messages on it.",
+    force="Also if somebody consumes from it, or transactions have messages of it, which are rolled back.",
+)
+
+
 add_switches(subscription, SUBSCRIPTION_TYPE, "subscription")
+
+
 subscription.add_command(show_command(SUBSCRIPTION_TYPE, "subscription"))
 
 
@@ -41,16 +57,3 @@ def list_subscriptions(topic: str, url: str, as_json: bool) -> None:
         found = connection.create_management().query(SUBSCRIPTION_TYPE)
     wanted = [each for each in found if topic in ("", each["topic"])]
     show_list(by_name(wanted), LISTED, as_json)
-
-
-add_alter(
-    subscription,
-    SUBSCRIPTION_TYPE,
-    "Change settings of the subscription NAME (TOPIC::CLIENT/NAME, as listed), at once.",
-)
-add_delete(
-    subscription,
-    SUBSCRIPTION_TYPE,
-    "Delete the subscription NAME (TOPIC::CLIENT/NAME, as listed) and the messages on it.",
-    force="Also if somebody consumes from it, or transactions have messages of it, which are rolled back.",
-)

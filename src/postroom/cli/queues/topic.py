@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from postroom.cli.common.listing import add_alter, add_create, add_delete, add_dynamic_list
+from postroom.cli.common.definitions import add_alter, add_create, add_delete, add_list_with_dynamic
 from postroom.cli.common.switches import add_switches
 from postroom.cli.groups import Group
 from postroom.model.entity_types import TOPIC_TYPE
@@ -25,15 +25,7 @@ def topic() -> None:
     """Topics of a running broker."""
 
 
-add_switches(topic, TOPIC_TYPE, "topic and its subscriptions")
-add_dynamic_list(
-    topic,
-    TOPIC_TYPE,
-    LISTED,
-    "topics",
-    "List the topics, or those whose name begins with PREFIX.",
-    "Each temporary topic of clients, too.",
-)
+add_list_with_dynamic(topic, TOPIC_TYPE, "topics", LISTED, "Each temporary topic of clients, too.")
 add_create(
     topic,
     TOPIC_TYPE,
@@ -45,6 +37,10 @@ add_delete(
     TOPIC_TYPE,
     "Delete the topic NAME with its subscriptions and the messages on them.",
     if_unused="Only if nobody consumes from its subscriptions.",
-    force="Also if transactions have messages of them, which are rolled back, or Spark subscriptions to"
-    " them.",
+    force=(
+        "Also if transactions have messages of them, which are rolled back, or Spark subscriptions to them."
+    ),
 )
+
+
+add_switches(topic, TOPIC_TYPE, "topic and its subscriptions")

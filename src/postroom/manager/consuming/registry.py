@@ -1,21 +1,24 @@
 """Consumers coming, going, and going for a while."""
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from postroom.manager.consuming.browser import Cursor
 from postroom.manager.consuming.dispatch import dispatch, refresh
 from postroom.manager.consuming.selection import leave_cursor, selector_of, use_cursor
+from postroom.manager.destinations.topic_subscriptions import forsake
 from postroom.manager.kernel.consumer import Consumer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Detach, Sink
 from postroom.manager.kernel.entry import Entry, by_place
 from postroom.manager.kernel.errors import AccessRefused, LimitExceeded, NotAllowed, QueueNotFound
 from postroom.manager.kernel.options import ConsumerOptions
 from postroom.manager.kernel.transitions import step
-from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.returned_entries import come_back
+from postroom.manager.queues.queue import Queue, Subscription, as_queue
+from postroom.manager.queues.selector_cursor import cursor_of
+from postroom.manager.undeliverable.returned_entries import come_back
 from postroom.model import numbers as n
 
 _CONSUMER: Final = n.CONSUMER
@@ -25,8 +28,10 @@ def open_consumer(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions
     """Bind a consumer or a browser; raises AccessRefused, LimitExceeded, QueueNotFound, SelectorRefused."""
     if queue.deleted:
         raise QueueNotFound(f"queue {queue.name!r} has been deleted")
-    if core.consumers >= core.options.max_consumers:
-        raise LimitExceeded(f"{core.consumers} consumers are the limit (max_consumers of the queue manager)")
+    if core.counters.consumers >= core.options.max_consumers:
+        raise LimitExceeded(
+            f"{core.counters.consumers} consumers are the limit (max_consumers of the queue manager)"
+        )
     if not options.browse:
         _check_access(queue, options)
     return bind(core, queue, sink, options)
@@ -35,16 +40,17 @@ def open_consumer(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions
 def bind(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions) -> Consumer:
     """The same for somebody who may. Raises SelectorRefused."""
     selector = selector_of(options.selector)
-    consumer = Consumer(core.new_holder_id(), queue, sink, options)
+    consumer = Consumer(core.holders.ids.take(), queue, sink, options)
     consumer.selector = selector
-    core.consumers += 1
+    core.counters.consumers += 1
     queue.schedule.active_us = core.now_us
     if options.browse:
         consumer.cursor = Cursor()
         queue.attached.browsers.append(consumer)
         return consumer
     if selector is not None:
-        consumer.matching = use_cursor(core, queue, selector)
+        cursor = use_cursor(core, queue, selector)
+        consumer.selector_cursor, consumer.selector_cursor_id = cursor, cursor.id
     consumer.active = not queue.limits.exclusive or active_consumer(queue) is None
     if options.exclusive:
         queue.attached.exclusive_consumer = consumer
@@ -99,7 +105,7 @@ def fail_over(core: Core, queue: Queue) -> None:
         if not consumer.suspended:
             consumer.active = True
             refresh(core, consumer)
-            core.woken.append(queue)
+            core.agenda.woken.append(queue)
             return
 
 
@@ -114,15 +120,15 @@ def set_credit(core: Core, consumer: Consumer, credit: i64, drain: bool) -> None
         refresh(core, consumer)
     consumer.drain = drain
     if credit > 0 or drain:
-        dispatch(core, consumer.queue)
+        dispatch(core, as_queue(consumer.queue))
 
 
 def _set_draining(consumer: Consumer, drain: bool) -> None:
     if drain != consumer.drain:
         if drain:
-            consumer.queue.attached.draining.append(consumer)
+            as_queue(consumer.queue).attached.draining.append(consumer)
         else:
-            consumer.queue.attached.draining.remove(consumer)
+            as_queue(consumer.queue).attached.draining.remove(consumer)
     consumer.drain = drain
 
 
@@ -137,14 +143,14 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
     """The consumer is gone; what it holds goes back to its places."""
     if consumer.closed:
         return
-    queue = consumer.queue
+    queue = as_queue(consumer.queue)
     consumer.closed = True
     consumer.credit = 0
     if not consumer.browse:
         _set_draining(consumer, False)
-    core.consumers -= 1
+    core.counters.consumers -= 1
     if consumer.suspended:
-        core.suspended -= 1
+        core.counters.suspended -= 1
     if consumer.browse:
         queue.attached.browsers.remove(consumer)
         return
@@ -152,8 +158,9 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
     queue.attached.consumers.remove(consumer)
     if queue.groups is not None:
         queue.groups.leave(consumer)
-    if consumer.matching is not None:
-        leave_cursor(consumer.matching)
+    cursor = cursor_of(consumer)
+    if cursor is not None:
+        leave_cursor(cursor)
     queue.statistics.consumer_closed()
     if queue.attached.exclusive_consumer is consumer:
         queue.attached.exclusive_consumer = None
@@ -162,17 +169,17 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
         come_back(core, entry, event, 0)
     consumer.held.clear()
     if consumer.recorded:
-        core.record_holder_closed(consumer.id, _CONSUMER)
+        core.holders.close(consumer.id, _CONSUMER)
     else:
-        core.holder_ids.give_back(consumer.id)
+        core.holders.ids.give_back(consumer.id)
     if consumer.excluded > 0:
         _lift_exclusions(queue, consumer)
     queue.schedule.active_us = core.now_us
     consumer.active = False
-    if queue.subscription is not None and not queue.subscription.durable and not queue.attached.consumers:
-        core.forsaken.append(queue)
+    if isinstance(queue, Subscription) and not queue.durable and not queue.attached.consumers:
+        forsake(core, queue)
     fail_over(core, queue)
-    core.woken.append(queue)
+    core.agenda.woken.append(queue)
 
 
 def _lift_exclusions(queue: Queue, consumer: Consumer) -> None:
@@ -191,21 +198,21 @@ def suspend_consumer(core: Core, consumer: Consumer, timeout_us: i64) -> bool:
     """The link is gone but may come back in time; False when there is no room to remember it."""
     if consumer.closed or consumer.suspended or consumer.browse or consumer.presettled:
         return False
-    if timeout_us <= 0 or core.suspended >= core.options.max_suspended_links:
+    if timeout_us <= 0 or core.counters.suspended >= core.options.max_suspended_links:
         return False
     longest: i64 = core.options.max_suspend_ms * 1000
     consumer.suspended = True
     consumer.suspended_until_us = core.now_us + min(timeout_us, longest)
     consumer.credit = 0
     _set_draining(consumer, False)
-    core.suspended += 1
+    core.counters.suspended += 1
     refresh(core, consumer)
     for entry in held_in_order(consumer, False):
         step(core, entry, n.EVENT_SUSPEND, n.SUSPENDED_LINK, consumer.id, consumer, 0)
-    core.set_alarm(consumer.queue, consumer.suspended_until_us)
+    core.agenda.set_alarm(consumer.queue, consumer.suspended_until_us)
     if consumer.queue.limits.exclusive:
         consumer.active = False
-        fail_over(core, consumer.queue)
+        fail_over(core, as_queue(consumer.queue))
     return True
 
 
@@ -216,8 +223,8 @@ def resume_consumer(core: Core, consumer: Consumer, sink: Sink) -> list[Entry]:
         raise NotAllowed(f"the consumer of queue {consumer.queue.name!r} is not suspended (any more)")
     consumer.suspended = False
     consumer.sink = sink
-    core.suspended -= 1
-    queue = consumer.queue
+    core.counters.suspended -= 1
+    queue = as_queue(consumer.queue)
     if queue.limits.exclusive:
         consumer.active = active_consumer(queue) is None
     held = held_in_order(consumer, False)
@@ -231,7 +238,7 @@ def look_again(core: Core, queue: Queue) -> None:
     """What a consumer of ``queue`` may have unsettled can be another number now."""
     for consumer in queue.attached.consumers:
         refresh(core, consumer)
-    core.woken.append(queue)
+    core.agenda.woken.append(queue)
 
 
 def detach_all(core: Core, queue: Queue, condition: str, description: str) -> None:
@@ -248,11 +255,20 @@ def on_time(core: Core, queue: Queue) -> None:
             if consumer.backoff_us <= core.now_us:
                 consumer.backoff_us = 0
                 refresh(core, consumer)
-                core.woken.append(queue)
+                core.agenda.woken.append(queue)
             else:
-                core.set_alarm(queue, consumer.backoff_us)
+                core.agenda.set_alarm(queue, consumer.backoff_us)
         if consumer.suspended:
             if consumer.suspended_until_us <= core.now_us:
                 close_consumer(core, consumer, True)
             else:
-                core.set_alarm(queue, consumer.suspended_until_us)
+                core.agenda.set_alarm(queue, consumer.suspended_until_us)
+
+
+@final
+class ConsumerPart(TurnPart):
+    """Consumers that waited go on."""
+
+    def destination_due(self, core: Core, destination: Destination) -> None:
+        if isinstance(destination, Queue):
+            on_time(core, destination)

@@ -11,7 +11,7 @@ from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
 from postroom.manager.kernel.entry import Entry
-from postroom.manager.queues.selector_evaluation import fields_of
+from postroom.manager.kernel.outgoing_sections import fields_of
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.consumer import Consumer
@@ -74,5 +74,4 @@ class Groups:
 
 
 def _key(consumer: "Consumer", bucket: i64) -> tuple[int, int]:
-    cursor = consumer.matching
-    return (int(cursor.id) if cursor is not None else 0, int(bucket))
+    return (int(consumer.selector_cursor_id), int(bucket))

@@ -9,16 +9,18 @@ failure, until the lease of the subscription ends.
 import json
 from dataclasses import asdict, dataclass, fields
 from struct import pack
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from librt.strings import BytesWriter, write_i64_le
 from mypy_extensions import i64
 
+from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.errors import DefinitionInvalid
 from postroom.manager.kernel.name_rules import check_name
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.kernel.transition_table import ASSIGNED
-from postroom.manager.spark.held_entries import Held
+from postroom.manager.kernel.turn_state import NEVER_TOLD
+from postroom.manager.queues.held_entries import PackedHolder
 from postroom.model import numbers as n
 
 if TYPE_CHECKING:
@@ -70,11 +72,11 @@ _FIELDS: Final = tuple(each.name for each in fields(SparkSubscriptionDefinition)
 
 
 @final
-class SparkSubscription:
+class SparkSubscription(PackedHolder):
     """One Spark subscription, as a holder ``id``."""
 
     def __init__(self, id: i64, definition: SparkSubscriptionDefinition, queue: "Queue", user: str) -> None:
-        self.id: i64 = id
+        super().__init__(id, definition.name)
         self.definition = definition
         self.queue = queue
         self.user = user
@@ -86,7 +88,6 @@ class SparkSubscription:
         """What was assigned up to here has been consumed."""
         self.assigned: i64 = 0
         """Position of the last record that assigned something."""
-        self.held = Held()
         self.renewed_us: i64 = 0
         """When it was last heard of."""
         self.written_us: i64 = 0
@@ -111,10 +112,6 @@ class SparkSubscription:
         self._range_count: i64 = 0
         self._first: i64 = 0
         self._last: i64 = 0
-
-    @property
-    def name(self) -> str:
-        return self.definition.name
 
     @property
     def over(self) -> bool:
@@ -197,6 +194,31 @@ class SparkSubscription:
             if value:
                 told[name] = value
         return json.dumps(told, ensure_ascii=False).encode()
+
+
+@final
+class SparkSubscriptions:
+    """Those of a queue manager."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, SparkSubscription] = {}
+        """Those that have ended included."""
+        self.assigning: list[SparkSubscription] = []
+        """Those with a record that is still being filled."""
+        self.leases_ended: i64 = 0
+        """How many have ended against the will of their queries."""
+        self.unread_from: i64 = NEVER_TOLD
+        """From here on the ledger's history is to stay for them; NEVER_TOLD there are none."""
+
+
+def subscribed_to(queue: "Queue") -> list[SparkSubscription]:
+    """The Spark subscriptions to a queue, those included of which something is still to go back."""
+    return [each for each in queue.packed_holders if isinstance(each, SparkSubscription)]
+
+
+def spark_subscriptions_of(core: Core) -> SparkSubscriptions:
+    """Those of a queue manager."""
+    return cast(SparkSubscriptions, core.state(SparkSubscriptions))
 
 
 def definition_of(told: dict[str, object]) -> SparkSubscriptionDefinition:

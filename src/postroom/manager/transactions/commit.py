@@ -4,121 +4,42 @@ Local ones live here; of a branch, XA (`xa_verbs`) or of a Spark sink (`spark.si
 that holds its messages.
 """
 
+from typing import final
+
 from mypy_extensions import i64
 
 from postroom.ledger.format.block import Group
 from postroom.manager.consuming.settlement import exclude, let_go, take_up
-from postroom.manager.kernel.consumer import Consumer, Producer
-from postroom.manager.kernel.core import Core
+from postroom.manager.destinations.topic_subscriptions import subscriptions_of
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.entry import Entry
-from postroom.manager.kernel.entry_creation import begin_held
 from postroom.manager.kernel.errors import (
     LimitExceeded,
     NotAllowed,
-    TransactionRolledBack,
-    TransactionTimedOut,
-    TransactionUnknown,
 )
 from postroom.manager.kernel.group_transitions import decide, decision, groups_by, hand_over
-from postroom.manager.kernel.memory import admit, stored
-from postroom.manager.kernel.transaction import Receipt, Transaction, fail
+from postroom.manager.kernel.memory import stored
+from postroom.manager.kernel.transaction import Receipt, Transaction, check_open, make_room
 from postroom.manager.kernel.transitions import lose, step
 from postroom.manager.producing.blocked_sends import refuse_transacted
-from postroom.manager.producing.put import due_of, new_entry, upload_size
-from postroom.manager.producing.upload import Upload
-from postroom.manager.queues.duplicate_detection import HAS_TWIN, forget, has_twin, note, remember
+from postroom.manager.queues.duplicate_detection import HAS_TWIN, forget, has_twin, remember
 from postroom.manager.queues.placement import add_committed, delay, ended, why_put_waits
-from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.returned_entries import come_back, redelivery_delay_us, turn_down
-from postroom.manager.spark.sink import admit_to_branch
+from postroom.manager.queues.queue import as_queue
+from postroom.manager.undeliverable.returned_entries import come_back, redelivery_delay_us, turn_down
 from postroom.model import numbers as n
-from postroom.model.message import MessageHead
 
 
 def begin(core: Core) -> Transaction:
     """Open a transaction; raises LimitExceeded."""
-    if len(core.transactions) >= core.options.max_transactions:
+    if len(core.transactions.local) >= core.options.max_transactions:
         raise LimitExceeded(
             f"{core.options.max_transactions} open transactions are the limit (max_transactions)"
         )
     limit = core.options.max_transaction_entries
-    transaction = Transaction(core.new_holder_id(), core.now_us, n.LOCAL_TRANSACTION, limit, b"")
-    core.transactions[int(transaction.id)] = transaction
+    transaction = Transaction(core.holders.ids.take(), core.now_us, n.LOCAL_TRANSACTION, limit, b"")
+    core.transactions.local[int(transaction.id)] = transaction
     return transaction
-
-
-def check_open(transaction: Transaction) -> None:
-    """Raise TransactionTimedOut, TransactionRolledBack or TransactionUnknown unless it can take more."""
-    if transaction.timed_out:
-        raise TransactionTimedOut(f"transaction {transaction.id}: {transaction.failed}")
-    if transaction.failed:
-        raise TransactionRolledBack(f"transaction {transaction.id}: {transaction.failed}")
-    if transaction.decided:
-        raise TransactionUnknown(f"transaction {transaction.id} has been decided already")
-    if transaction.ended:
-        if transaction.kind == n.SPARK_BRANCH:
-            raise NotAllowed(
-                f"transaction {transaction.id} is a sink branch that has been sealed: begin another"
-            )
-        raise NotAllowed(f"transaction {transaction.id} is a branch that has been ended: join or resume it")
-
-
-def make_room(core: Core, transaction: Transaction, count: i64 = 1, size: i64 = 0) -> None:
-    """Raise unless ``count`` more entries fit, of a message of ``size`` bytes. One too many leaves nothing
-    but rollback; a sink branch stays as it was."""
-    check_open(transaction)
-    limit = transaction.max_entries
-    if transaction.kind == n.XA_BRANCH:
-        core.branches.touch(transaction.id, core.now_us)
-    if transaction.kind == n.SPARK_BRANCH:
-        admit_to_branch(core, transaction, count, size)
-    elif len(transaction.puts) + len(transaction.receipts) + count > limit:
-        why = f"more than {limit} messages in one transaction ({_option_of(transaction)})"
-        fail(core, transaction, why)
-        raise LimitExceeded(why)
-    if not transaction.recorded:
-        transaction.recorded = True
-        core.record_holder(transaction.id, transaction.kind, transaction.detail)
-
-
-def _option_of(transaction: Transaction) -> str:
-    return "max_transaction_entries" if transaction.kind == n.LOCAL_TRANSACTION else "max_branch_messages"
-
-
-def put(
-    core: Core,
-    transaction: Transaction,
-    producer: Producer,
-    queue: Queue,
-    head: MessageHead,
-    body: bytes | None,
-    upload: Upload | None,
-) -> Entry:
-    """Put provisionally: invisible until the commit. Raises as `make_room`."""
-    make_room(core, transaction, 1, len(body) if body is not None else upload_size(upload))
-    entry = new_entry(
-        core,
-        producer,
-        queue,
-        head,
-        body,
-        upload,
-        due_of(core, head),
-        transaction,
-    )
-    note(queue, head, transaction)
-    hold_put(core, transaction, entry)
-    return entry
-
-
-def hold_put(core: Core, transaction: Transaction, entry: Entry) -> None:
-    """The transaction has put ``entry``, a new object in no order."""
-    begin_held(entry, transaction.kind, transaction.id, transaction)
-    entry.queue.held.add(entry)
-    if transaction.kind == n.SPARK_BRANCH:
-        entry.body = None  # it may be held for long, and there may be very many: read again when it goes out
-    admit(core, entry)
-    transaction.puts.append(entry)
 
 
 def dispose(
@@ -140,12 +61,12 @@ def dispose(
     make_room(core, transaction)
     step(core, entry, n.EVENT_ASSIGN, transaction.kind, transaction.id, transaction, 0)
     let_go(core, consumer, entry)
-    entry.queue.held.add(entry)
+    as_queue(entry.queue).held.add(entry)
     receipt = Receipt(consumer, entry, event, settled)
     if transaction.acquired:
         receipt.acquired = transaction.acquired.pop(entry, None) is not None
     transaction.receipts.append(receipt)
-    core.provisional(first)
+    core.durability.provisional(first)
     return receipt
 
 
@@ -202,7 +123,7 @@ def decide_for(core: Core, transaction: Transaction) -> None:
         position = _record(core, transaction, n.EVENT_CONFIRM, groups)
         _make_available(core, transaction, position)
         for entry in taken:
-            entry.queue.held.discard(entry)
+            as_queue(entry.queue).held.discard(entry)
             decide(entry, n.EVENT_CONFIRM, 0)
             if entry.flags & n.FLAG_REPORTS != 0:
                 core.reports.note(entry, n.FEEDBACK_COD)
@@ -222,7 +143,7 @@ def decide_against(core: Core, transaction: Transaction, event: i64) -> None:
     if groups:
         _record(core, transaction, event, groups)
         for entry in transaction.puts:
-            entry.queue.held.discard(entry)
+            as_queue(entry.queue).held.discard(entry)
             decide(entry, event, 0)
             ended(core, entry)
     for receipt in transaction.receipts:
@@ -236,7 +157,7 @@ def prepare(core: Core, transaction: Transaction) -> None:
     before = transaction.kind
     transaction.kind = n.XA_PREPARED
     remember(transaction)
-    core.record_holder(transaction.id, transaction.kind, transaction.detail)
+    core.holders.open(transaction.id, transaction.kind, transaction.detail)
     groups: list[Group] = []
     for causes in (0, n.UNBORN):
         puts = [entry for entry in transaction.puts if entry.causes == causes]
@@ -252,7 +173,7 @@ def time_out(core: Core) -> None:
     """Roll back transactions that have been open too long."""
     due_us = next_timeout_us(core)
     while due_us != 0 and due_us <= core.now_us:
-        transaction = next(iter(core.transactions.values()))
+        transaction = next(iter(core.transactions.local.values()))
         rollback(core, transaction)
         transaction.failed = f"rolled back after {core.options.transaction_timeout_ms} ms (time-out)"
         transaction.timed_out = True
@@ -261,34 +182,36 @@ def time_out(core: Core) -> None:
 
 def next_timeout_us(core: Core) -> i64:
     """When the oldest open transaction runs out; 0 never."""
-    if not core.transactions or core.options.transaction_timeout_ms == 0:
+    if not core.transactions.local or core.options.transaction_timeout_ms == 0:
         return 0
-    return next(iter(core.transactions.values())).begun_us + core.options.transaction_timeout_ms * 1000
+    return next(iter(core.transactions.local.values())).begun_us + core.options.transaction_timeout_ms * 1000
 
 
 def _take_leave(core: Core, transaction: Transaction) -> None:
     transaction.decided = True
-    del core.transactions[int(transaction.id)]
+    del core.transactions.local[int(transaction.id)]
 
 
 def close(core: Core, transaction: Transaction) -> None:
     """It is decided: as a holder it is no more."""
     if transaction.recorded:
-        core.record_holder_closed(transaction.id, transaction.kind)
+        core.holders.close(transaction.id, transaction.kind)
     else:
-        core.holder_ids.give_back(transaction.id)
+        core.holders.ids.give_back(transaction.id)
     let_go_of(core, transaction)
 
 
 def let_go_of(core: Core, transaction: Transaction) -> None:
     """It holds nothing any more."""
+    subscriptions = subscriptions_of(core)
     transaction.puts = []
     transaction.receipts = []
     transaction.acquired = {}
     transaction.disposals = {}
-    if core.doomed:
-        core.forsaken.extend(core.doomed)
-        core.doomed.clear()
+    if subscriptions.doomed:
+        subscriptions.forsaken.extend(subscriptions.doomed)
+        core.agenda.due = True
+        subscriptions.doomed.clear()
 
 
 def _record(core: Core, transaction: Transaction, event: i64, groups: list[Group]) -> i64:
@@ -311,7 +234,7 @@ def _make_available(core: Core, transaction: Transaction, position: i64) -> None
     """Places follow the decision record: its position, and the rank in its groups."""
     ordinal: i64 = 0
     for entry in sorted(transaction.puts, key=_by_group):
-        entry.queue.held.discard(entry)
+        as_queue(entry.queue).held.discard(entry)
         decide(entry, n.EVENT_CONFIRM, entry.causes)
         if entry.causes != 0:
             delay(core, entry)
@@ -324,8 +247,8 @@ def _make_available(core: Core, transaction: Transaction, position: i64) -> None
             continue
         if entry.flags & n.FLAG_REPORTS != 0:
             core.reports.note(entry, n.FEEDBACK_COA)
-        core.woken.append(entry.queue)
-        add_committed(core, entry.queue, entry)
+        core.agenda.woken.append(entry.queue)
+        add_committed(core, as_queue(entry.queue), entry)
 
 
 def _by_group(entry: Entry) -> tuple[bool, int, int]:
@@ -335,7 +258,7 @@ def _by_group(entry: Entry) -> tuple[bool, int, int]:
 def _apply(core: Core, receipt: Receipt) -> None:
     """An outcome other than accepted, now that the transaction is committed."""
     entry = receipt.entry
-    entry.queue.held.discard(entry)
+    as_queue(entry.queue).held.discard(entry)
     if receipt.event == n.EVENT_DEAD_LETTER:
         turn_down(core, entry, receipt.consumer, receipt.condition, receipt.description)
         return
@@ -352,7 +275,7 @@ def _apply(core: Core, receipt: Receipt) -> None:
 
 def _undo(core: Core, transaction: Transaction, receipt: Receipt, event: i64) -> None:
     entry, consumer = receipt.entry, receipt.consumer
-    entry.queue.held.discard(entry)
+    as_queue(entry.queue).held.discard(entry)
     if consumer is None:
         _undo_of_before(core, entry, event)
     elif transaction.kind == n.LOCAL_TRANSACTION and not (
@@ -373,3 +296,14 @@ def _undo_of_before(core: Core, entry: Entry, event: i64) -> None:
     step(core, entry, event, 0, 0, None, 0)
     lose(core, entry)
     ended(core, entry)
+
+
+@final
+class LocalTransactionPart(TurnPart):
+    """Transactions that have been open for too long are rolled back."""
+
+    def time_out(self, core: Core) -> None:
+        time_out(core)
+
+    def next_timeout_us(self, core: Core) -> i64:
+        return next_timeout_us(core)

@@ -3,10 +3,12 @@
 import heapq
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from mypy_extensions import i64
 
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.transaction import Admission, Transaction, check_bound
 from postroom.model.xa import UNPREPARED, BranchState, XaCode, Xid
 
 if TYPE_CHECKING:
@@ -207,3 +209,20 @@ class Branches:
         if branch.keeper is not None:
             del branch.keeper.ended[int(branch.transaction.id)]
             branch.keeper = None
+
+
+def branches_of(core: Core) -> Branches:
+    """Those of a queue manager."""
+    return cast(Branches, core.state(Branches))
+
+
+@final
+class XaAdmission(Admission):
+    """Whoever works in a branch is heard of; the bound is that of its entries."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def admit(self, transaction: Transaction, count: i64, size: i64) -> None:
+        branches_of(self._core).touch(transaction.id, self._core.now_us)
+        check_bound(self._core, transaction, count)

@@ -14,9 +14,9 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.entry_creation import first_state
 from postroom.manager.kernel.outgoing_sections import expiry_flag
+from postroom.manager.kernel.overrides import birth_us
+from postroom.manager.kernel.overrides import expiry_us as override_expiry_us
 from postroom.manager.queues.message_ids import ids_of_head
-from postroom.manager.queues.overrides import birth_us
-from postroom.manager.queues.overrides import expiry_us as override_expiry_us
 from postroom.manager.queues.queue import Queue
 from postroom.manager.undeliverable.child_entries import place
 from postroom.model import numbers as n
@@ -43,8 +43,8 @@ def make_rewritten(core: Core, parent: Entry, queue: Queue, event: i64, sections
         overrides = queue.overrides
         if overrides is not None:
             priority = overrides.priority if overrides.priority >= 0 else priority
-            expiry_us = override_expiry_us(core, overrides)
-            due_us = birth_us(core, overrides)
+            expiry_us = override_expiry_us(core.now_us, overrides)
+            due_us = birth_us(core.now_us, overrides)
     causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.switches.insertion_paused else 0
     serial = _arrival(core, parent, queue, event, sections, flags, priority, expiry_us, causes, due_us)
     size: i64 = len(sections)
