@@ -135,11 +135,6 @@ class ChannelDefinition:
         """Whether this end sends."""
         return self.type in SENDING_TYPES
 
-    @property
-    def calling(self) -> bool:
-        """Whether this end makes the connection."""
-        return self.connection != ""
-
     def check(self) -> None:
         """Raise ChannelInvalid."""
         check_channel_name(self.name)

@@ -48,9 +48,10 @@ class MessagesDataSource(DataSource):
         check_asked(schema, _FULL_STRUCT, "messages")
         said = remembered(schema, self.options)
         if mode_of(said) == CONSUME:
-            from postroom.spark.consume.reader import batch_reader
+            from postroom.spark.consume.options import read_consume_options
+            from postroom.spark.consume.reader import ConsumeLook
 
-            return batch_reader(said, schema)
+            return ConsumeLook(read_consume_options(said, is_stream=False), schema)
         options = read_tap_options(said)
         if options.lease is not None:
             raise SourceOptionError(
@@ -64,9 +65,10 @@ class MessagesDataSource(DataSource):
         check_asked(schema, _FULL_STRUCT, "messages")
         said = remembered(schema, self.options)
         if mode_of(said) == CONSUME:
-            from postroom.spark.consume.reader import stream_reader
+            from postroom.spark.consume.options import read_consume_options
+            from postroom.spark.consume.reader import ConsumeStream
 
-            return stream_reader(said, schema)
+            return ConsumeStream(read_consume_options(said), schema)
         return TapStream(read_tap_options(said), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

@@ -17,7 +17,7 @@ from postroom.amqp.engine.events import (
 )
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
-from postroom.amqp.engine.serial_numbers import serial_add, serial_diff
+from postroom.amqp.engine.serial_numbers import serial_diff
 from postroom.amqp.engine.violations import UsageError
 from postroom.amqp.frames.outcomes import (
     Modified,
@@ -49,8 +49,6 @@ NEAR_WRAP = 0xFFFF_FFFD
 
 
 def test_serial_arithmetic() -> None:
-    assert serial_add(0xFFFF_FFFF, 1) == 0
-    assert serial_add(0, -1) == 0xFFFF_FFFF
     assert serial_diff(1, 0xFFFF_FFFF) == 2
     assert serial_diff(0xFFFF_FFFF, 1) == -2
     assert serial_diff(0x8000_0000, 0) == -0x8000_0000

@@ -14,7 +14,7 @@ from postroom.spark.ledger_source.ranges import Limit, Planner
 from postroom.spark.ledger_source.source import LedgerBatchReader
 from postroom.spark.sink.errors import SinkOptionError
 from postroom.spark.sink.options import read_batch_options, read_stream_options
-from postroom.spark.store.source import TableOptionError, table_options
+from postroom.spark.store.source import table_options
 from postroom.spark.tap.options import read_tap_options
 from tests.ledger.ledger_maker import LedgerMaker
 
@@ -31,8 +31,8 @@ from tests.ledger.ledger_maker import LedgerMaker
         (read_consume_options, SourceOptionError, "subscripton", 'did you mean "subscription"'),
         (read_stream_options, SinkOptionError, "acceptDuplicate", 'did you mean "acceptDuplicates"'),
         (read_batch_options, SinkOptionError, "quue", 'did you mean "queue"'),
-        (table_options, TableOptionError, "tabel", 'did you mean "table"'),
-        (table_options, TableOptionError, "format", 'did you mean "tableFormat"'),
+        (table_options, SourceOptionError, "tabel", 'did you mean "table"'),
+        (table_options, SourceOptionError, "format", 'did you mean "tableFormat"'),
     ],
 )
 def test_an_option_that_is_none(read: object, error: type[Exception], option: str, hint: str) -> None:
@@ -42,7 +42,7 @@ def test_an_option_that_is_none(read: object, error: type[Exception], option: st
 
 
 def test_a_table_that_is_none() -> None:
-    with pytest.raises(TableOptionError, match="no table entires; did you mean entries"):
+    with pytest.raises(SourceOptionError, match="no table entires; did you mean entries"):
         table_options({"path": "/x", "table": "entires"})
 
 

@@ -8,11 +8,6 @@ Source: AMQP 1.0 part 2, section 2.8.10 (sequence-no); RFC 1982.
 from mypy_extensions import i64
 
 
-def serial_add(serial: i64, count: i64) -> i64:
-    """The serial ``count`` steps on (back, where count is negative)."""
-    return (serial + count) & 0xFFFF_FFFF
-
-
 def serial_diff(later: i64, earlier: i64) -> i64:
     """How many steps lead from ``earlier`` to ``later``: −2³¹ .. 2³¹ − 1, negative when ``later`` lies
     behind.

@@ -80,7 +80,6 @@ class Session:
         self.remote_channel: i64 = -1
         self.local_state: i64 = UNOPENED
         self.remote_state: i64 = UNOPENED
-        self.peer_begin: Begin | None = None
         self.context: object = None
         self.local_links: list[Link | None] = []
         """By our handle."""
@@ -122,7 +121,6 @@ class Session:
 
     def on_begin(self, begin: Begin, remote_channel: i64) -> None:
         """The peer's end begins: as the first (it is answered here), or as the answer to ours."""
-        self.peer_begin = begin
         self.remote_channel = remote_channel
         self.remote_state = OPEN
         self.next_incoming_id = begin.next_outgoing_id

@@ -11,24 +11,14 @@ A row of a table is a state of the receiving side, a column a performative by th
 (open is 0x10, column 0; close is 0x18, column 8). A cell is the next state, or one of the refusals below.
 """
 
-from enum import IntEnum
 from typing import Final
 
-
-class Endpoint(IntEnum):
-    """One end of a connection, session or link."""
-
-    UNOPENED = 0
-    """Nothing sent yet."""
-    OPEN = 1
-    """Open, begin or attach sent."""
-    CLOSED = 2
-    """Close, end or detach sent."""
-
-
 UNOPENED: Final = 0
+"""Of one end of a connection, session or link: nothing sent yet."""
 OPEN: Final = 1
+"""Open, begin or attach sent."""
 CLOSED: Final = 2
+"""Close, end or detach sent."""
 
 IGNORED: Final = -1
 """Legal to arrive, of no interest: the thing has ended, and this was under way."""

@@ -123,7 +123,7 @@ def deduplicate(by: str, **said: Any) -> None:
 
         columns = check_columns(tuple(name.strip() for name in by.split(",") if name.strip()))
         where = _where(said)
-        found = jobs.made_before(where, jobs.DEDUPLICATE, jobs.deduplicate_digest(columns))
+        found = jobs.made_before(where, jobs.DEDUPLICATE, jobs.digest_of(columns))
         _run(said, where, found, lambda spark: jobs.plan_deduplicate(spark, where, columns))
 
 
@@ -173,7 +173,7 @@ def backfill(
         rows = chunk_rows or DEFAULT_ROWS
         source = Source(absolute(table), table_format, columns, condition, order, rows)
         where = _where(said)
-        found = jobs.made_before(where, jobs.BACKFILL, jobs.backfill_digest(source))
+        found = jobs.made_before(where, jobs.BACKFILL, jobs.digest_of(source))
         _run(said, where, found, lambda spark: jobs.plan_a_backfill(spark, where, source))
 
 

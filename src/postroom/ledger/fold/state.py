@@ -69,9 +69,6 @@ class FoldState:
         self.duplicates: Array = np.empty(0, DUPLICATE_DTYPE)
         """Message ids that destinations remember."""
 
-    def plain_count(self) -> int:
-        return sum(len(indexes) for indexes in self.plain.values())
-
     def set_plain(self, file_number: int, queue: int, indexes: Array) -> None:
         """An empty list is not kept."""
         if len(indexes):

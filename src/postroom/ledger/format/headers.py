@@ -65,10 +65,6 @@ class FileHeader(NamedTuple):
     def identity(self) -> Identity:
         return Identity(self.ledger_id, self.epoch, self.file_number)
 
-    def seal_key(self) -> tuple[int, int]:
-        """What a successor's seal says of whose end it is: (file number, epoch)."""
-        return self.file_number, self.epoch
-
     def encode(self) -> bytes:
         """160 bytes; the `crc` field is not looked at."""
         seal = self.seal

@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from postroom.ledger.format.records import (
     ARRIVAL,
-    BLOCK_HEADER,
     GROUP,
     RANGE,
     TRANSITION,
@@ -211,7 +210,6 @@ def dtype_of(layout: Layout) -> np.dtype[Any]:
 
 ARRIVAL_DTYPE: Final = dtype_of(ARRIVAL)
 TRANSITION_DTYPE: Final = dtype_of(TRANSITION)
-BLOCK_HEADER_DTYPE: Final = dtype_of(BLOCK_HEADER)
 GROUP_DTYPE: Final = dtype_of(GROUP)
 RANGE_DTYPE: Final = dtype_of(RANGE)
 BLOCK_ROW_DTYPE: Final = dtype_of(BLOCK_ROW)

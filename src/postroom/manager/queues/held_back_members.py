@@ -40,9 +40,6 @@ class HeldBack:
     def object_count(self) -> i64:
         return len(self._objects)
 
-    def packed_count(self) -> i64:
-        return len(self._packed)
-
     def has(self, serial: int) -> bool:
         return serial in self._objects or serial in self._packed
 

@@ -1,6 +1,6 @@
 """Mode *consume* for Spark: micro-batches, and a batch read that only looks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from postroom.ledger.format.expand import Rows
 from postroom.ledger.reading.definitions import Definitions
 from postroom.model.codes import Event, HolderKind
 from postroom.spark.consume.offsets import offset_of
-from postroom.spark.consume.options import ConsumeOptions, read_consume_options
+from postroom.spark.consume.options import ConsumeOptions
 from postroom.spark.consume.planning import ConsumePlanner
 from postroom.spark.consume.subscription import BrokerSubscription
 from postroom.spark.data_source.worker import in_task, made_ahead
@@ -120,16 +120,3 @@ class ConsumeLook(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows."""
         yield from _read(partition, self._schema, self._options)
-
-
-def stream_reader(options: Mapping[str, str], schema: StructType) -> ConsumeStream:
-    """The reader of micro-batches for ``mode=consume``. Raises ``SourceOptionError``."""
-    return ConsumeStream(read_consume_options(options), schema)
-
-
-def batch_reader(options: Mapping[str, str], schema: StructType) -> ConsumeLook:
-    """A batch read of what is assigned to the subscription and not confirmed; it changes nothing.
-
-    Raises ``SourceOptionError``.
-    """
-    return ConsumeLook(read_consume_options(options, is_stream=False), schema)

@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -83,9 +82,9 @@ def plan_triage(spark: SparkSession, where: Where, rules: Rules) -> Manifest:
     return _planned(where, TRIAGE, rules.digest, ledger, rows, triage.decisions_of(rules))
 
 
-def deduplicate_digest(by: Sequence[str]) -> str:
-    """What makes a removal of duplicates the same."""
-    return hashlib.sha256(repr(tuple(by)).encode()).hexdigest()
+def digest_of(said: object) -> str:
+    """What makes two jobs the same: the columns of a removal of duplicates, the table of a backfill."""
+    return hashlib.sha256(repr(said).encode()).hexdigest()
 
 
 def plan_deduplicate(spark: SparkSession, where: Where, by: tuple[str, ...]) -> Manifest:
@@ -94,7 +93,7 @@ def plan_deduplicate(spark: SparkSession, where: Where, by: tuple[str, ...]) -> 
     ledger = look(where.data, where.token)
     check_queue(ledger, where.queue)
     rows = deduplicate.duplicates(spark, ledger, where.queue, by, bool(where.out))
-    return _planned(where, DEDUPLICATE, deduplicate_digest(by), ledger, rows, [deduplicate.DUPLICATE])
+    return _planned(where, DEDUPLICATE, digest_of(by), ledger, rows, [deduplicate.DUPLICATE])
 
 
 def _planned(
@@ -109,16 +108,11 @@ def _planned(
     return manifest
 
 
-def backfill_digest(table: backfill.Table) -> str:
-    """What makes a backfill the same."""
-    return hashlib.sha256(repr(table).encode()).hexdigest()
-
-
 def plan_a_backfill(spark: SparkSession, where: Where, table: backfill.Table) -> Manifest:
     """Which rows become messages. Raises as `plan_triage`."""
     rows = backfill.rows_of(spark, table)
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    digest, app = backfill_digest(table), backfill.app_of(where.job)
+    digest, app = digest_of(table), backfill.app_of(where.job)
     empty = Manifest(where.job, BACKFILL, where.queue, digest, created, app=app)
     plan = plan_of(where)
     manifest = backfill.plan_backfill(rows, table.chunk_rows, empty, plan)

@@ -20,11 +20,10 @@ from postroom.ledger.reading.definitions import Definitions
 from postroom.ledger.reading.message_image import MAX_ASKED, decode_messages
 from postroom.ledger.reading.segments import Segment
 from postroom.ledger.storage.events_image import EventsImage, decode_image
-from postroom.ledger.verification.integrity import Covered
 from postroom.spark.places.cache import FileCache, default_folder
 from postroom.spark.places.http_client import HttpClient
 from postroom.spark.places.images import cache_key, carried_from, checked_image, read_image
-from postroom.spark.places.place import Look, Messages, Slice, covered_by_look, look_of, messages_of
+from postroom.spark.places.place import Look, Messages, Place, Slice, look_of, messages_of
 
 MESSAGES_PATH: Final = "/ledger/messages"
 ARRIVALS_PATH: Final = f"{MESSAGES_PATH}?bodies=false"
@@ -34,11 +33,11 @@ SMALL_BYTES: Final = 16 << 20
 """Of records: less than that of a sealed file is asked for as records, unless the file is here already."""
 
 
-class BrokerPlace:
+class BrokerPlace(Place):
     """A ledger that its broker serves. Looks are for one thread."""
 
     def __init__(self, url: str, token: str = "", cache: str = "") -> None:
-        self.uri: Final = url.rstrip("/")
+        self.uri = url.rstrip("/")
         self._token: Final = token
         self._cache_folder: Final = cache
         self._client: Final = HttpClient(self.uri, token)
@@ -50,26 +49,12 @@ class BrokerPlace:
     def __repr__(self) -> str:
         return f"BrokerPlace({self.uri!r})"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, BrokerPlace) and other.__reduce__() == self.__reduce__()
-
-    def __hash__(self) -> int:
-        return hash(self.uri)
-
     def look(self) -> Look:
         """See `Place.look`."""
         told = self._client.json("/ledger")
         ledger_id = UUID(told["ledger_id"]).bytes
         segments = [_segment(ledger_id, each) for each in told["segments"]]
         return look_of(segments, int(told["durable_through"]))
-
-    def check(self) -> Covered:
-        """See `Place.check`: the broker has made it at its start, and `read` compares CRCs."""
-        return covered_by_look(self.look())
-
-    def hint(self, segment: Segment, first: int, last: int) -> bytes:
-        """See `Place.hint`: the broker knows where its records lie."""
-        return b""
 
     def read(self, slice: Slice) -> Iterator[tuple[Chunk, Definitions]]:
         """See `Place.read`."""

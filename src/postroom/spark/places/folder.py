@@ -18,31 +18,22 @@ from postroom.ledger.reading.segments import Segment, folder_of, open_segment
 from postroom.ledger.reading.tail import JournalHint, Watch, journal_chunks
 from postroom.ledger.verification.integrity import Covered, check
 from postroom.spark.places.images import read_segment
-from postroom.spark.places.place import Look, Messages, Slice, look_of, messages_of
+from postroom.spark.places.place import Look, Messages, Place, Slice, look_of, messages_of
 
 KNOWN_FOLDERS: Final = 8
 """So many folders a process remembers from one task to the next."""
 
 
-class FolderPlace:
+class FolderPlace(Place):
     """A ledger in a folder of this machine. Looks remember what was seen, and are for one thread."""
 
     def __init__(self, folder: Path) -> None:
+        self.uri = str(folder)
         self.folder: Final = folder
         self._watch: Final = Watch(folder)
 
     def __reduce__(self) -> tuple[type["FolderPlace"], tuple[Path]]:
         return FolderPlace, (self.folder,)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FolderPlace) and other.folder == self.folder
-
-    def __hash__(self) -> int:
-        return hash(self.folder)
-
-    @property
-    def uri(self) -> str:
-        return str(self.folder)
 
     def look(self) -> Look:
         """See `Place.look`."""

@@ -4,10 +4,11 @@ A `Place` gives looks (which records there are) and reads slices (records of one
 pickled with each task; what it remembers between looks stays on the driver.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -146,34 +147,51 @@ def messages_of(found: FoundMessages) -> Messages:
     return Messages(*own, found.states, found.errors)
 
 
-class Place(Protocol):
-    """A ledger somewhere."""
+class Place(ABC):
+    """A ledger somewhere. Two that are pickled alike are the same."""
 
-    @property
-    def uri(self) -> str:
-        """What people call it."""
+    uri: str
+    """What people call it."""
 
+    @abstractmethod
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.__reduce__() == self.__reduce__()
+
+    def __hash__(self) -> int:
+        return hash(self.__reduce__())
+
+    @abstractmethod
     def look(self) -> Look:
         """What there is now; what was seen before makes it cheap. Raises ``LedgerError``, ``OSError``."""
 
     def check(self) -> Covered:
-        """Whether the ledger there is whole, as far as that can be told from here, and what that is about.
+        """Whether the ledger there is whole, as far as that can be told from here, and what that is about: of
+        a place that is far away the look, as the files were checked where they lie, and `read` compares CRCs.
 
         Raises ``LedgerError``, ``OSError``.
         """
+        look = self.look()
+        size = sum(segment.records_bytes for segment in look.segments)
+        return Covered(look.ledger_id, len(look.segments), look.first_position, look.durable_through, size, 0)
 
     def hint(self, segment: Segment, first: int, last: int) -> bytes:
         """What `read` of that slice should be told; of a live journal, where its blocks lie."""
+        return b""
 
+    @abstractmethod
     def read(self, slice: Slice) -> Iterator[tuple[Chunk, Definitions]]:
         """The records of a slice in ascending chunks, each with the definitions that it speaks of.
 
         Raises ``LedgerCorrupt``; FileNotFoundError if retention has dropped the file since the look.
         """
 
+    @abstractmethod
     def carried(self, look: Look, through: int) -> Carried | None:
         """What a checkpoint at or before `through` tells of entries older than the look's history."""
 
+    @abstractmethod
     def messages(
         self,
         look: Look | None,
@@ -189,14 +207,9 @@ class Place(Protocol):
         ``OSError``.
         """
 
+    @abstractmethod
     def arrivals(self, serials: npt.NDArray[np.uint64], through: int) -> Messages:
         """The arrivals of these serials with their ids, without bodies; all of them, in that order.
 
         `through`: positions up to there are known to be durable. Raises ``LedgerError``, ``OSError``.
         """
-
-
-def covered_by_look(look: Look) -> Covered:
-    """What a look at a place is about whose files were checked where they lie."""
-    size = sum(segment.records_bytes for segment in look.segments)
-    return Covered(look.ledger_id, len(look.segments), look.first_position, look.durable_through, size, 0)

@@ -15,7 +15,6 @@ from postroom.ledger.reading.carried_entries import Carried
 from postroom.ledger.reading.definitions import Definitions
 from postroom.ledger.reading.segments import Segment
 from postroom.ledger.storage.events_image import EventsImage, decode_image
-from postroom.ledger.verification.integrity import Covered
 from postroom.spark.filesystems.objects import Objects
 from postroom.spark.places.cache import FileCache, default_folder
 from postroom.spark.places.images import cache_key, carried_from, checked_image, read_image
@@ -28,7 +27,7 @@ from postroom.spark.places.manifest import (
     check_chain,
     decode_entry,
 )
-from postroom.spark.places.place import Look, Messages, Slice, covered_by_look, look_of, messages_of
+from postroom.spark.places.place import Look, Messages, Place, Slice, look_of, messages_of
 
 LEDGER_MARK: Final = "#"
 """In a place's URI, before the id of one of several ledgers in a store."""
@@ -69,11 +68,12 @@ def ledgers_in(objects: Objects) -> list[str]:
     return [name for name in objects.folders("") if objects.names(f"{name}/{MANIFEST_FOLDER}")]
 
 
-class StorePlace:
+class StorePlace(Place):
     """A ledger in an object store. Looks remember the manifest, and are for one thread."""
 
     def __init__(self, root: str, ledger_id: str = "", cache: str = "") -> None:
         """Without `ledger_id` the store must hold one ledger only."""
+        self.uri = f"store:{root}" + (LEDGER_MARK + ledger_id if ledger_id else "")
         self.root: Final = root
         self._asked_id: Final = ledger_id
         self._cache_folder: Final = cache
@@ -84,30 +84,12 @@ class StorePlace:
     def __reduce__(self) -> tuple[type["StorePlace"], tuple[str, str, str]]:
         return StorePlace, (self.root, self._asked_id, self._cache_folder)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StorePlace) and other.__reduce__() == self.__reduce__()
-
-    def __hash__(self) -> int:
-        return hash((self.root, self._asked_id))
-
-    @property
-    def uri(self) -> str:
-        return f"store:{self.root}" + (LEDGER_MARK + self._asked_id if self._asked_id else "")
-
     def look(self) -> Look:
         """See `Place.look`. Raises ``StoreUnusable`` where no ledger is, or several are."""
         history = self._known_manifest().history()
         if not history:
             raise StoreUnusable(f"{self.uri}: nothing was uploaded yet")
         return look_of([each.segment() for each in history], history[-1].last_position)
-
-    def check(self) -> Covered:
-        """See `Place.check`: the manifest's chain; `read` compares the CRCs of each file that it fetches."""
-        return covered_by_look(self.look())
-
-    def hint(self, segment: Segment, first: int, last: int) -> bytes:
-        """See `Place.hint`: files are sealed, and need none."""
-        return b""
 
     def read(self, slice: Slice) -> Iterator[tuple[Chunk, Definitions]]:
         """See `Place.read`."""

@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from postroom.ledger.errors import LedgerError
 from postroom.spark.data_source.catalog import own_options, remembered, remembering
+from postroom.spark.data_source.errors import SourceOptionError
 from postroom.spark.data_source.option_names import TABLE, nearest, unknown_option
 from postroom.spark.data_source.option_reader import OptionReader
 from postroom.spark.data_source.portions import portions
@@ -47,10 +47,6 @@ RAW_FIELDS: Final = (
 """What is told beside the table's own columns where the rows are read as they are stored."""
 
 
-class TableOptionError(LedgerError):
-    """An option of the source is missing or has no meaning."""
-
-
 @dataclass(frozen=True, slots=True)
 class TableOptions:
     """The options, checked."""
@@ -66,14 +62,14 @@ class TableOptions:
 
 
 def table_options(options: Any) -> TableOptions:
-    """Options as Spark gives them (keys in any case) → checked. Raises ``TableOptionError``."""
+    """Options as Spark gives them (keys in any case) → checked. Raises ``SourceOptionError``."""
     wrong = unknown_option(options, TABLE, "the source postroom.table")
     if wrong:
-        raise TableOptionError(wrong)
-    reader = OptionReader(options, TableOptionError)
+        raise SourceOptionError(wrong)
+    reader = OptionReader(options, SourceOptionError)
     version, as_of = reader.number("version", 0), reader.given("asOf")
     if version is not None and as_of is not None:
-        raise TableOptionError('give option "version" or "asOf", not both')
+        raise SourceOptionError('give option "version" or "asOf", not both')
     return TableOptions(
         reader.needed("path", "the folder of tables"),
         _known(reader.needed("table", f"one of {', '.join(DEFINITIONS)}")),
@@ -89,7 +85,7 @@ def _known(table: str) -> str:
     if table not in DEFINITIONS:
         near = nearest(table, DEFINITIONS)
         hint = f"did you mean {near}?" if near else f"there are {', '.join(DEFINITIONS)}"
-        raise TableOptionError(f"there is no table {table}; {hint}")
+        raise SourceOptionError(f"there is no table {table}; {hint}")
     return table
 
 
@@ -97,7 +93,7 @@ def _time(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError as error:
-        raise TableOptionError(f'option "asOf" is a time as in RFC 3339, not {text!r}') from error
+        raise SourceOptionError(f'option "asOf" is a time as in RFC 3339, not {text!r}') from error
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
@@ -125,7 +121,7 @@ class TableDataSource(DataSource):
         known = {field.name for field in _columns(options).fields}
         unknown = [name for name in schema.names if name not in known]
         if unknown:
-            raise TableOptionError(f"table {options.table} has no columns {', '.join(unknown)}")
+            raise SourceOptionError(f"table {options.table} has no columns {', '.join(unknown)}")
         return TableReader(options, schema)
 
 

@@ -12,11 +12,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from postroom.spark.data_source.errors import SourceOptionError
 from postroom.spark.store import open_store, read_folded
 from postroom.spark.store import source as table_source
 from postroom.spark.store.folded import read_bucket
 from postroom.spark.store.protocol import CHECKPOINT_COMMITS, DONE, OPEN, Snapshot
-from postroom.spark.store.source import Bucket, Bundle, TableOptionError, TableReader, plan, table_options
+from postroom.spark.store.source import Bucket, Bundle, TableReader, plan, table_options
 from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
 from tests.spark.store.small_tables import DAY, LEDGER, OTHER, at
@@ -130,7 +131,7 @@ def test_options_are_checked() -> None:
         ({"path": "/t", "table": "entries", "asOf": "yesterday"}, "RFC 3339"),
         ({"path": "/t", "table": "entries", "raw": "maybe"}, "true or false"),
     ]:
-        with pytest.raises(TableOptionError, match=why):
+        with pytest.raises(SourceOptionError, match=why):
             table_options(options)
 
 
