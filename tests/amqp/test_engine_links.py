@@ -610,7 +610,7 @@ def test_every_link_in_a_range_is_told_of_room() -> None:
         assert sender.usable_credit() == 0
     pair.pump()
     pair.forget_events()
-    link.session.deliveries.say(True, 0, 3, True, ACCEPTED)
+    link.session.deliveries.send_disposition(True, 0, 3, True, ACCEPTED)
     pair.pump()
     assert {event.link for event in of(pair.server_events, CreditChanged)} == {peer, second}
 

@@ -1,4 +1,4 @@
-"""What can't be put, on a receiving end over a real ledger: every way down the ladder, and what the ledger
+"""What can't be put, on a receiving end over a real ledger: every way through the steps, and what the ledger
 tells of it."""
 
 import json
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from postroom.amqp.encoding.types import Symbol, UInt
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Header, Message, Properties
-from postroom.channel.undelivered import Ladder
+from postroom.channel.undelivered import UndeliveredHandler
 from postroom.ledger.format.records import ArrivalFlag
 from postroom.manager.channels.undelivered import Action, Asked, ReceivedMessage
 from postroom.manager.headers import dead_letter_header
@@ -75,7 +75,7 @@ class Receiver:
         self.end = self.world.manager.channels.open_receiving(CHANNEL, HERE, "0a", self.world.now_us)
 
     def take(self, message: ReceivedMessage) -> list[Action]:
-        """The steps to the end of the ladder; none if it could be put."""
+        """The steps to the end; none if it could be put."""
         world, channels = self.world, self.world.manager.channels
         failure = channels.receive(
             *(self.end, message.head, message.body, message.sequence, message.origin_serial),
@@ -83,13 +83,13 @@ class Receiver:
         )
         if failure is None:
             return []
-        ladder = Ladder(self.definition, None)
-        step = ladder.begin(failure, message)
+        handler = UndeliveredHandler(self.definition, None)
+        step = handler.begin(failure, message)
         steps = [step.action]
         while step.action not in (Action.DONE, Action.BACK_OUT):
-            assert ladder.undelivered is not None
-            step = ladder.next(
-                channels.put_undelivered(self.end, step.action, message, ladder.undelivered, world.now_us)
+            assert handler.undelivered is not None
+            step = handler.next(
+                channels.put_undelivered(self.end, step.action, message, handler.undelivered, world.now_us)
             )
             steps.append(step.action)
         world.turn()

@@ -26,7 +26,7 @@ def run(*words: object, **environment: str) -> tuple[int, str]:
 
 def test_upload_tells_each_file_once(folder: Path, tmp_path: Path) -> None:
     code, said = run("upload", "--data", folder, "--to", tmp_path / "store")
-    sealed = [each for each in FolderPlace(folder).look().segments if each.is_sealed]
+    sealed = [each for each in FolderPlace(folder).snapshot().segments if each.is_sealed]
     assert code == 0 and [line.split()[0] for line in said.splitlines()] == [each.name for each in sealed]
     assert run("upload", "--data", folder, "--to", tmp_path / "store") == (0, "")
 

@@ -16,8 +16,8 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.reading.body_reader import BodyState, check_bodies
 from postroom.ledger.reading.message_image import decode_messages
 from postroom.ledger.reading.reader import LedgerReader
-from postroom.server.http.shelf import Shelf
-from postroom.spark.audit.ledgers import look
+from postroom.server.http.ledger_view import LedgerView
+from postroom.spark.audit.ledgers import inspect_ledgers
 from postroom.spark.export.parquet import Export, ExportOptions
 from postroom.spark.places.uris import place_of
 from tests.damage.excuses import Excuse
@@ -81,7 +81,7 @@ def _verified(folder: Path, *options: str) -> Given:
 def audit(folder: Path, specimen: Specimen) -> Given:
     """`postroom audit --data`: what it reads where it refuses nothing. The same events and the same opening
     have the same verdict."""
-    (one,) = look([str(folder)])
+    (one,) = inspect_ledgers([str(folder)])
     assert one.told is not None
     events = events_of(one.place, one.second.first_position, one.second.durable_through)
     cut = replace(one.cut, name="", uri="")
@@ -104,15 +104,15 @@ def export(folder: Path, specimen: Specimen) -> Given:
 def http(folder: Path, specimen: Specimen) -> Given:
     """What the broker shows over HTTP of a folder that is damaged while it runs: the look, all records and
     all messages. Its own start refuses as `serve` does."""
-    shelf = Shelf(folder, lambda: specimen_end(specimen))
-    shown = shelf.look()
+    ledger_view = LedgerView(folder, lambda: specimen_end(specimen))
+    shown = ledger_view.current()
     at, parts = shown.segments[0].first_position, []
     while at <= shown.durable_through:
-        last, some = shelf.records(at, shown.durable_through, 1 << 20)
+        last, some = ledger_view.records(at, shown.durable_through, 1 << 20)
         parts.append(b"".join(bytes(part) for part in some))
         at = last + 1
     serials = np.array(sorted({serial for serial, _ in specimen.snapshot.entries}), np.uint64)
-    data = b"".join(bytes(part) for part in shelf.messages(serials, True, 1 << 30))
+    data = b"".join(bytes(part) for part in ledger_view.messages(serials, True, 1 << 30))
     return parts, [(str(one["segments"]), one["durable_through"]) for one in [shown.as_json()]], _read(data)
 
 

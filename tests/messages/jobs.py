@@ -21,7 +21,7 @@ from postroom.client import (
 )
 from postroom.model.entity_types import MESSAGE_TYPE, QUEUE_TYPE
 from postroom.server.configuration.config import QueueConfig
-from postroom.spark.jobs import acting, jobs
+from postroom.spark.jobs import execution, jobs
 from postroom.spark.jobs.jobs import Where
 from postroom.spark.jobs.plan import Manifest, Plan, Results
 from postroom.spark.jobs.rules import Rules, parse_rules
@@ -113,7 +113,7 @@ class Scene:
         plan = self.plan(job)
         manifest = plan.manifest()
         assert manifest is not None
-        return acting.carry_out(plan, manifest, self.broker.url, in_flight, None)
+        return execution.carry_out(plan, manifest, self.broker.url, in_flight, None)
 
     def triage(self, spark: SparkSession, text: str, queue: str = "dead", job: str = "job-1") -> Manifest:
         return jobs.plan_triage(spark, self.where(queue, job), rules(text))

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.manager.administration.message_jobs import ACTIONS, ANSWERS
-from postroom.spark.jobs.acting import answers_of, request_of
 from postroom.spark.jobs.errors import CannotBeDone, Exit, JobError, OptionInvalid, RulesInvalid
+from postroom.spark.jobs.execution import answers_of, request_of
 from postroom.spark.jobs.jobs import check_job_id, new_job_id
 from postroom.spark.jobs.plan import (
     ACTIONS_SCHEMA,

@@ -10,7 +10,7 @@ from postroom.client.exceptions import ConnectionLostException
 from postroom.server.clock import wall_us
 from postroom.spark.broker.options import Broker
 from postroom.spark.data_source.errors import SourceOptionError
-from postroom.spark.ledger_source.positions import from_said
+from postroom.spark.ledger_source.positions import from_dict
 from postroom.spark.messages.schema import messages_struct
 from postroom.spark.tap.lease import LeaseBroken, LeaseOptions, TapLease
 from postroom.spark.tap.options import read_tap_options
@@ -133,7 +133,7 @@ def test_a_stream_keeps_what_it_reads_and_the_batch_before(
     limit = stream.getDefaultReadLimit()
     first = stream.latestOffset({}, limit)
     begun = node.read("postroom.lease", "lake")["position"]
-    (position,) = from_said(first).values()
+    (position,) = from_dict(first).values()
     assert begun == position.position + 1
     put(broker, 3)
     second = stream.latestOffset(first, limit)

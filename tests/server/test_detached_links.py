@@ -146,7 +146,7 @@ def test_a_transaction_whose_outcome_came_too_late_is_rolled_back(
         link.detach(closed=closed)
         peer.pump(lambda: any(event.link is link for event in peer.of(LinkDetached)))
         # as a client does that has sent this before it knew of the end of its link
-        controller.session.deliveries.say(
+        controller.session.deliveries.send_disposition(
             True, event.delivery_id, event.delivery_id, True, TransactionalState(txn_id, ACCEPTED)
         )
         assert refused_with(commit(controller, txn_id)) == ROLLBACK
@@ -162,7 +162,9 @@ def test_an_outcome_given_before_the_link_was_closed_stands(broker: BrokerThread
         state = TransactionalState(txn_id, ACCEPTED)
         controller.dispose(event.delivery_id, state, settled=False)
         detach(peer, controller.receiver, closed=True)
-        controller.session.deliveries.say(True, event.delivery_id, event.delivery_id, True, state)
+        controller.session.deliveries.send_disposition(
+            True, event.delivery_id, event.delivery_id, True, state
+        )
         assert isinstance(commit(controller, txn_id), Accepted)
         assert depth(broker, queue) == 0
 

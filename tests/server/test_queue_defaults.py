@@ -449,7 +449,7 @@ def test_discards_of_very_many_queues_are_told_together(discards: Heard) -> None
     for number in range(MAX_QUEUES + 5):
         log.note(discarded(**{f"q{number}": 1}), 1)
     assert len(discards.fields) == MAX_QUEUES + 1
-    log.tell_all()
+    log.log_all()
     assert [(each["queue"], each["count"]) for each in discards.fields[MAX_QUEUES:]] == [
         (OTHERS, 1),
         (OTHERS, 4),

@@ -51,7 +51,7 @@ class Counts:
     def batch(self, pipeline: Pipeline, done: BatchDone) -> None:
         self.batches += 1
         if self._stop is not None:
-            self._stop.ask()
+            self._stop.request()
 
 
 def grow(lives: Lives, steps: int = 40) -> None:

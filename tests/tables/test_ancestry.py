@@ -68,8 +68,8 @@ def test_derived_entries_have_their_messages_ids_and_root(chain: tuple[Path, lis
 def test_however_it_is_cut(chain: tuple[Path, list[int]]) -> None:
     folder, _ = chain
     place = FolderPlace(folder)
-    look = place.look()
-    single = plan(place, look, 1, look.durable_through, 1)
+    snapshot = place.snapshot()
+    single = plan(place, snapshot, 1, snapshot.durable_through, 1)
     batches = [batch for slice in single for batch in read_events(slice)]
     order = [("position", "ascending"), ("ordinal", "ascending")]
     assert pa.Table.from_batches(batches).sort_by(order) == events_of(folder).sort_by(order)

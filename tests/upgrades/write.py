@@ -91,7 +91,7 @@ def _tables(work: Path, table_format: str) -> None:
         take(pipeline, todo[at : at + 1])
     pack(root, PRESENT / TABLES / (table_format + ENDING))
     if table_format == FORMATS[0]:
-        _checkpoint(work / CHECKPOINT, to_json(pipeline.books["events"].state.positions))
+        _checkpoint(work / CHECKPOINT, to_json(pipeline.tables["events"].state.positions))
 
 
 def _checkpoint(folder: Path, offset: str) -> None:

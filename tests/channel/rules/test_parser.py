@@ -281,7 +281,7 @@ def test_what_means_nothing_is_a_warning():
     table, findings = check_table("ACTION(DISCARD) HEADER(NO) FWDQ(A) PUTAUT(CTX)")
     assert table is not None
     assert [(each.column, each.is_error) for each in findings] == [(17, False), (28, False), (36, False)]
-    assert findings[0].told("t.rul") == "t.rul:1:17: warning: HEADER means nothing with ACTION(DISCARD)"
+    assert findings[0].formatted("t.rul") == "t.rul:1:17: warning: HEADER means nothing with ACTION(DISCARD)"
 
 
 # Control data, and the table as a whole.

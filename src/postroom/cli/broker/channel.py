@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, settings_option, shown, url_option
-from postroom.cli.common.listing import alter, by_name, create, show_json, show_list
+from postroom.cli.common.object_commands import alter, by_name, create, show_json, show_list
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.groups import Group
 from postroom.model.entity_types import CHANNEL_TYPE

@@ -11,10 +11,10 @@ from typing import Any, Final, TypeVar
 import click
 
 from postroom.cli.common.broker_connection import EXIT_NOTHING, connected, json_option, shown, url_option
-from postroom.cli.common.listing import show_json
 from postroom.cli.common.message_selection import id_text, id_value
 from postroom.cli.common.message_view import message_fields
 from postroom.cli.common.names import check_there
+from postroom.cli.common.object_commands import show_json
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.common.times import age_s
 from postroom.cli.groups import Group
@@ -215,8 +215,8 @@ def lock(queue: str, confirm_id: int, lease_s: float, url: str, as_json: bool, *
     """Lock all messages that match and show them (browseMessagesAndLock); the lock id comes first."""
     with _store(url, queue) as messages:
         locked = messages.browse_and_lock(_filter(**wanted), confirm_id=confirm_id, lease_s=lease_s)
-    said = f"lock id {locked.lock_id}" if locked.lock_id else "no message matches: there is no lock"
-    click.echo(json.dumps({"lock_id": locked.lock_id}) if as_json else said)
+    text = f"lock id {locked.lock_id}" if locked.lock_id else "no message matches: there is no lock"
+    click.echo(json.dumps({"lock_id": locked.lock_id}) if as_json else text)
     for stored in locked.messages:
         _print(stored, as_json)
 

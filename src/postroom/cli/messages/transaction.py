@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from postroom.cli.common.broker_connection import EXIT_BROKER, connected, json_option, shown, url_option
-from postroom.cli.common.listing import show_json, show_one
+from postroom.cli.common.object_commands import show_json, show_one
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.common.times import age_s
 from postroom.cli.groups import Group
@@ -70,7 +70,7 @@ def _decision(verb: str, operation: str, done: str, text: str) -> click.Command:
     def command(xid: str, url: str, as_json: bool) -> None:
         with connected(url) as connection:
             reply = connection.create_management().request(operation, kind=BRANCH_TYPE, name=xid)
-        _tell(reply.attributes(), xid, done, as_json)
+        _show(reply.attributes(), xid, done, as_json)
 
     return command
 
@@ -100,7 +100,7 @@ transaction.add_command(
 )
 
 
-def _tell(answer: dict[str, Any], xid: str, done: str, as_json: bool) -> None:
+def _show(answer: dict[str, Any], xid: str, done: str, as_json: bool) -> None:
     """What was decided; the rest of what was meant, with the reasons, on standard error."""
     if as_json:
         click.echo(json.dumps({"xids": answer["xids"], "refused": answer["refused"]}))

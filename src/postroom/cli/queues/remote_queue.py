@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, settings_option, url_option
-from postroom.cli.common.listing import alter, by_name, create, show_list
+from postroom.cli.common.object_commands import alter, by_name, create, show_list
 from postroom.cli.groups import Group
 from postroom.model.entity_types import REMOTE_QUEUE_TYPE
 

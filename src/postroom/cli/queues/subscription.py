@@ -6,7 +6,7 @@ import click
 
 from postroom.cli.common.broker_connection import connected, json_option, settings_option, url_option
 from postroom.cli.common.descriptions import show_command
-from postroom.cli.common.listing import alter, by_name, show_list
+from postroom.cli.common.object_commands import alter, by_name, show_list
 from postroom.cli.common.switches import add_switches
 from postroom.cli.groups import Group
 from postroom.model.entity_types import SUBSCRIPTION_TYPE

@@ -220,7 +220,7 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     bytes_threshold_high: Limit = -1
     bytes_threshold_low: Limit = -1
     time_to_deliver_ms: Limit = -1
-    """Messages can be received so long after their arrival, whatever their sender says; -1 as he says."""
+    """Messages can be received so long after their arrival, whatever their sender says; -1 as that says."""
     delivery_schedule: str = ""
     """Or from the next moment of this schedule on."""
     ttl_override_ms: Limit = -1
@@ -277,8 +277,8 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     def definition(self, options: ManagerOptions) -> QueueDefinition:
         """As the queue manager defines it: what is not said here is as its options say."""
         kind = KIND_TOPIC if isinstance(self, TopicConfig) else KIND_QUEUE
-        said = {key: value for key, value in asdict(self).items() if value is not UNSET}
-        return replace(options.new_queue(self.name, kind, self.usage), **said)
+        settings = {key: value for key, value in asdict(self).items() if value is not UNSET}
+        return replace(options.new_queue(self.name, kind, self.usage), **settings)
 
 
 class TopicConfig(QueueConfig, frozen=True, forbid_unknown_fields=True):
@@ -301,10 +301,10 @@ class QueueDefaultsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     def definition(self, dead_letter_queue: str) -> QueueDefinition:
         """The pattern of new queues; ``dead_letter_queue`` is the queue manager's."""
-        said = asdict(self)
+        settings = asdict(self)
         if self.dead_letter_queue is UNSET:
-            said["dead_letter_queue"] = dead_letter_queue
-        return QueueDefinition(name="default", **said)
+            settings["dead_letter_queue"] = dead_letter_queue
+        return QueueDefinition(name="default", **settings)
 
 
 class QuotaConfig(Struct, frozen=True, forbid_unknown_fields=True):

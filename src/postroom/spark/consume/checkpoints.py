@@ -9,10 +9,10 @@ from postroom.spark.consume.errors import OffsetsUnreadable
 _QUERY_ID: Final = "sql.streaming.queryId"
 
 
-def checkpoint_of(batch: DataFrame, said: str) -> str:
+def checkpoint_of(batch: DataFrame, given: str) -> str:
     """What the caller said, else what Spark says. Raises ``OffsetsUnreadable``."""
-    if said:
-        return said
+    if given:
+        return given
     session: Any = batch.sparkSession
     try:
         query_id = session.sparkContext.getLocalProperty(_QUERY_ID)

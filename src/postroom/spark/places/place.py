@@ -35,7 +35,7 @@ class Epoch:
 
 
 @dataclass(frozen=True)
-class Look:
+class Snapshot:
     """What there is of a ledger at one moment: the files in force, oldest first, and how far they count."""
 
     ledger_id: str
@@ -63,9 +63,9 @@ class Look:
         return tuple(found)
 
 
-def look_of(segments: list[Segment], durable_through: int, written_through: int = 0) -> Look:
+def snapshot_of(segments: list[Segment], durable_through: int, written_through: int = 0) -> Snapshot:
     """A look at these files, oldest first, cut at `durable_through`."""
-    return Look(
+    return Snapshot(
         str(UUID(bytes=segments[-1].ledger_id)),
         tuple(segments),
         segments[0].first_position,
@@ -153,7 +153,7 @@ class Place(Protocol):
     def uri(self) -> str:
         """What people call it."""
 
-    def look(self) -> Look:
+    def snapshot(self) -> Snapshot:
         """What there is now; what was seen before makes it cheap. Raises ``LedgerError``, ``OSError``."""
 
     def check(self) -> Covered:
@@ -171,21 +171,21 @@ class Place(Protocol):
         Raises ``LedgerCorrupt``; FileNotFoundError if retention has dropped the file since the look.
         """
 
-    def carried(self, look: Look, through: int) -> Carried | None:
+    def carried(self, snapshot: Snapshot, through: int) -> Carried | None:
         """What a checkpoint at or before `through` tells of entries older than the look's history."""
 
     def messages(
         self,
-        look: Look | None,
+        snapshot: Snapshot | None,
         serials: npt.NDArray[np.uint64],
         check: bool = True,
         max_bytes: int | None = None,
     ) -> Messages:
         """The messages of these serials: arrivals, ids and, where they may be had, bodies.
 
-        `look`: nothing behind its end is given; None: nothing that isn't durable. `check`: whether CRCs of
-        bodies are compared. `max_bytes`: of the serials only so many, from the first on, as have about so
-        many bytes of bodies, one at least: ask for the others with the next call. Raises ``LedgerError``,
+        `snapshot`: nothing behind its end is given; None: nothing that isn't durable. `check`: whether the
+        bodies' CRCs are compared. `max_bytes`: of the serials only so many, from the first on, as have about
+        so many bytes of bodies, one at least: ask for the others with the next call. Raises ``LedgerError``,
         ``OSError``.
         """
 
@@ -196,7 +196,9 @@ class Place(Protocol):
         """
 
 
-def covered_by_look(look: Look) -> Covered:
+def covered_by_snapshot(snapshot: Snapshot) -> Covered:
     """What a look at a place is about whose files were checked where they lie."""
-    size = sum(segment.records_bytes for segment in look.segments)
-    return Covered(look.ledger_id, len(look.segments), look.first_position, look.durable_through, size, 0)
+    size = sum(segment.records_bytes for segment in snapshot.segments)
+    return Covered(
+        snapshot.ledger_id, len(snapshot.segments), snapshot.first_position, snapshot.durable_through, size, 0
+    )

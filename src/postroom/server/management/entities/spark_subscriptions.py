@@ -104,12 +104,12 @@ class SparkSubscriptions(ListedEntityType[SparkSubscription]):
     # A query's.
 
     def _plan(self, request: Request, now_us: int) -> Response:
-        said = request.settings("plan", _PLANNED)
+        settings = request.settings("plan", _PLANNED)
         spark = self._service.plan(
             request.required_name(),
-            said.get("checkpoint", ""),
+            settings.get("checkpoint", ""),
             now_us,
-            said.get("on_new_checkpoint", ON_NEW_CHECKPOINT_FAIL),
+            settings.get("on_new_checkpoint", ON_NEW_CHECKPOINT_FAIL),
         )
         return Response(OK, "OK", self._planned(spark))
 
@@ -144,34 +144,36 @@ class SparkSubscriptions(ListedEntityType[SparkSubscription]):
         }
 
     def _register(self, request: Request, now_us: int) -> Response:
-        said = request.settings("checkpoint", _REGISTERED)
+        settings = request.settings("checkpoint", _REGISTERED)
         spark = self._service.register(
-            request.required_name(), said.get("checkpoint", ""), said.get("replace", False), now_us
+            request.required_name(), settings.get("checkpoint", ""), settings.get("replace", False), now_us
         )
         return Response(OK, "registered", self._planned(spark))
 
     def _confirm(self, request: Request, now_us: int) -> Response:
-        said = request.settings("confirmation", _CONFIRMED)
-        self._check_ledger(said)
-        name, position = request.required_name(), said.get("position", 0)
+        settings = request.settings("confirmation", _CONFIRMED)
+        self._check_ledger(settings)
+        name, position = request.required_name(), settings.get("position", 0)
         if not 0 <= position <= MAX_NUMBER:
             raise RequestError(BAD_REQUEST, f"position is {position}, must be 0 to {MAX_NUMBER}")
-        ended = self._service.confirm(name, said.get("checkpoint", ""), position, now_us)
+        ended = self._service.confirm(name, settings.get("checkpoint", ""), position, now_us)
         spark = self._service.find(name)
         return Response(OK, "confirmed", {"ended": ended, **self._planned(spark)})
 
-    def _check_ledger(self, said: Attributes) -> None:
+    def _check_ledger(self, settings: Attributes) -> None:
         """Raise PositionRefused where a position is of another ledger, or of an epoch that never was."""
         here = self._here()
-        if "ledger_id" in said and said["ledger_id"].replace("-", "") != here["ledger_id"].replace("-", ""):
+        if "ledger_id" in settings and settings["ledger_id"].replace("-", "") != here["ledger_id"].replace(
+            "-", ""
+        ):
             raise PositionRefused(
-                f"the position is of ledger {said['ledger_id']}, this one is {here['ledger_id']}", here
+                f"the position is of ledger {settings['ledger_id']}, this one is {here['ledger_id']}", here
             )
-        epoch = said.get("epoch", 0)
-        other = epoch == here["epoch"] and said.get("epoch_id", here["epoch_id"]) != here["epoch_id"]
+        epoch = settings.get("epoch", 0)
+        other = epoch == here["epoch"] and settings.get("epoch_id", here["epoch_id"]) != here["epoch_id"]
         if epoch > here["epoch"] or other:
             raise PositionRefused(
-                f"the position is of epoch {epoch} ({said.get('epoch_id', '')}), which this ledger has not "
-                "had: it was restored from a backup",
+                f"the position is of epoch {epoch} ({settings.get('epoch_id', '')}), which this ledger has"
+                " not had: it was restored from a backup",
                 here,
             )

@@ -84,5 +84,5 @@ def _kind_of(holder: BrowseLock | ConfirmIdHolder) -> tuple[str, int]:
     return CONFIRM_ID, int(holder.lock.id) if holder.lock is not None else 0
 
 
-def _end(queue: Queue, ticket: Ticket, said: Arguments) -> EndHolder:
-    return EndHolder(queue, ticket, int(said.name))
+def _end(queue: Queue, ticket: Ticket, arguments: Arguments) -> EndHolder:
+    return EndHolder(queue, ticket, int(arguments.name))

@@ -37,8 +37,8 @@ def _resume(manager: QueueManager, find: Find, request: Request, now_us: int) ->
 
 
 def _switches(queue: Queue) -> Response:
-    told = {**switches_of(queue), "durably_paused": queue.definition.durably_paused}
-    return Response(OK, "OK", told)
+    switches = {**switches_of(queue), "durably_paused": queue.definition.durably_paused}
+    return Response(OK, "OK", switches)
 
 
 def _reset(find: Find, request: Request, now_us: int) -> Response:
