@@ -84,7 +84,7 @@ class Bench:
         return self.manager.open_consumer(self.queue, self.sink, options, NOW_US)
 
     def judged(self) -> int:
-        return sum(int(cursor.judgements) for cursor in self.queue.cursors.values())
+        return sum(int(cursor.judgements) for cursor in self.queue.selectors.cursors.values())
 
     def take(self, consumer: Consumer, count: int) -> None:
         """Take and accept so many, one at a time, as a client without prefetch does."""

@@ -175,7 +175,9 @@ class Partners(Narrator):
             [Message(number, message_id=f"signal-{number}", durable=False) for number in range(SIGNALS)],
         )
         self.wait_until(self.all_taken, "the channel to take all")
-        self.narrate(f"{SIGNALS} signals, not persistent, leave at once, outside any batch, into the dead line")
+        self.narrate(
+            f"{SIGNALS} signals, not persistent, leave at once, outside any batch, into the dead line"
+        )
         self.show_status()
         self.line.cut()
         self.line.repair()
@@ -230,7 +232,9 @@ class Partners(Narrator):
         rules.write_text(RULES)
         for line in RULES.splitlines():
             self.narrate(f"[dim]{line}")
-        self.narrate(f"the locker is emptied ({emptied} taken), then `postroom dlq handle --rules rules.txt`:")
+        self.narrate(
+            f"the locker is emptied ({emptied} taken), then `postroom dlq handle --rules rules.txt`:"
+        )
         self.run("dlq", "handle", "--rules", str(rules), "--url", self.paris.url)
         over = FOR_THE_LOCKER - LOCKER
         self.tally.add("PARIS.DEAD", "consumed", over)

@@ -24,8 +24,8 @@ from postroom.model.codes import Event, Outcome
 from postroom.model.mq import Reason, Report
 from tests.manager.channel_world import CHANNEL, HERE, THERE, Answers
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.reporting import Report as Read
-from tests.manager.reporting import on
+from tests.manager.reports.report_messages import Report as Read
+from tests.manager.reports.report_messages import on
 from tests.manager.world import World
 
 LUWID = b"\x01" * 16

@@ -23,8 +23,8 @@ from postroom.spark.places.uris import place_of
 from tests.damage.excuses import Excuse
 from tests.damage.specimens import OPTIONS, Specimen
 from tests.ledger.workload import START_US, assert_recovered, stored_bodies
-from tests.tables.ledgers import rows_of as events_of
-from tests.tables.piping import read_all, rows_of
+from tests.spark.local_pipeline import read_all, rows_of
+from tests.spark.real_ledgers import rows_of as events_of
 
 TOLD_WHEN_READ = "damaged bodies are told when they are read"
 Given = Any
@@ -82,10 +82,10 @@ def audit(folder: Path, specimen: Specimen) -> Given:
     """`postroom audit --data`: what it reads where it refuses nothing. The same events and the same opening
     have the same verdict."""
     (one,) = inspect_ledgers([str(folder)])
-    assert one.told is not None
+    assert one.checkpoint is not None
     events = events_of(one.place, one.second.first_position, one.second.durable_through)
     cut = replace(one.cut, name="", uri="")
-    return cut, one.told.totals, one.told.position, events.to_pylist()
+    return cut, one.checkpoint.totals, one.checkpoint.position, events.to_pylist()
 
 
 def pipeline(folder: Path, specimen: Specimen) -> Given:

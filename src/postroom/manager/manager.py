@@ -269,7 +269,7 @@ class QueueManager(ResourceManager):
         queue = producer.queue
         if queue is not None:
             queue.producers.pop(producer, None)
-            queue.active_us = self.core.now_us
+            queue.schedule.active_us = self.core.now_us
 
     def put(
         self,

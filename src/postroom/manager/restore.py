@@ -267,7 +267,7 @@ def _take_back_one(
             if not store.restore_held(core, entry, holders):
                 queue.held.add(entry)
             return
-        step(core, entry, n.EVENT_RESTART, 0, 0, None, n.PAUSED if queue.insertion_paused else 0)
+        step(core, entry, n.EVENT_RESTART, 0, 0, None, n.PAUSED if queue.switches.insertion_paused else 0)
         if row.noted == n.EVENT_DELETE and entry.state == n.AVAILABLE:
             step(core, entry, n.EVENT_DELETE, 0, 0, None, 0)
     if entry.state == n.DELETED:

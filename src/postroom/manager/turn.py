@@ -70,7 +70,7 @@ def fetched(core: Core, entries: list[Entry], bodies: list[Body]) -> None:
 
 def _take_bodies(core: Core, entries: list[Entry], bodies: list[Body]) -> None:
     queue = entries[0].queue
-    queue.fetching = False
+    queue.bodies.fetching = False
     for entry, body in zip(entries, bodies, strict=True):
         body_fetch.arrived(core, entry, body)
     core.woken.append(queue)
@@ -87,7 +87,7 @@ def durable(core: Core, position: i64) -> None:
         waiting_for_it = core.waiting_for_durable
         core.waiting_for_durable = []
         for queue in waiting_for_it:
-            queue.waits_for_durable = False
+            queue.bodies.waits_for_durable = False
             core.woken.append(queue)
         finish(core)
 
@@ -114,7 +114,7 @@ def on_time(core: Core) -> None:
     left = core.pending
     core.pending = []
     for queue in left:
-        queue.pending = False
+        queue.schedule.pending = False
         if queue.returning > 0:
             spark_subscriptions.give_back(core, queue)
         core.woken.append(queue)

@@ -39,8 +39,9 @@ def delete(
 ) -> int:
     """Delete ``queue`` with what is on it. ``forced``, by ``user``: also past Spark subscriptions, and
     transactions that have something of it. Raises QueueInUse."""
-    if if_unused and (queue.consumers or queue.browsers):
-        raise QueueInUse(f"queue {queue.name!r} has {len(queue.consumers) + len(queue.browsers)} consumers")
+    if if_unused and (queue.attached.consumers or queue.attached.browsers):
+        consumers = len(queue.attached.consumers) + len(queue.attached.browsers)
+        raise QueueInUse(f"queue {queue.name!r} has {consumers} consumers")
     if if_empty and not queue.empty():
         raise QueueInUse(f"queue {queue.name!r} has {queue.statistics.depth} messages")
     decided_elsewhere = len(queue.held) - store.held_by_store(queue)
@@ -83,9 +84,14 @@ def remove_if_idle(core: Core, queue: Queue) -> None:
         return
     if not queue.definition.auto_created or queue.deleted:
         return
-    due_us = queue.active_us + core.options.auto_created_idle_ms * 1000
-    used = queue.consumers or queue.browsers or not queue.empty() or queue.statistics.blocked > 0
-    used = used or queue.watched or bool(queue.spark)
+    due_us = queue.schedule.active_us + core.options.auto_created_idle_ms * 1000
+    used = (
+        queue.attached.consumers
+        or queue.attached.browsers
+        or not queue.empty()
+        or queue.statistics.blocked > 0
+    )
+    used = used or queue.schedule.watched or bool(queue.spark)
     if queue.topic is not None:
         used = queue.statistics.blocked > 0 or bool(core.patterns.exactly(queue.name))
     if not used and not queue.producers and due_us <= core.now_us:

@@ -84,7 +84,7 @@ class ImportMessages(StoreRequest):
 
     def run(self, core: Core) -> object:
         check_there(self.queue)
-        if self.queue.insertion_paused:
+        if self.queue.switches.insertion_paused:
             raise DestinationPaused(f"queue {self.queue.name!r} takes no messages: insertion is paused")
         try:
             while self.messages:

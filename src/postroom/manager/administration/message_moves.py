@@ -71,7 +71,7 @@ class Changed:
 
 def check_paused(queue: Queue, wanted: bool) -> None:
     """Raise NotAllowed if the caller wants the queue's consumption to be paused, and it isn't."""
-    if wanted and not queue.consumption_paused:
+    if wanted and not queue.switches.consumption_paused:
         raise NotAllowed(
             f"consumption of queue {queue.name!r} is not paused: pause it, or ask without if_paused"
         )
@@ -320,16 +320,16 @@ def check_target(core: Core, source: Queue, target: Queue, entries: list[Entry])
         raise RequestInvalid(f"queue {source.name!r} is where the messages are")
     if target.topic is not None:
         raise RequestInvalid(f"{target.name!r} is a topic: messages are moved to queues and subscriptions")
-    if target.closed_to_puts:
-        switch = "production" if target.production_paused else "insertion"
+    if target.switches.closed_to_puts:
+        switch = "production" if target.switches.production_paused else "insertion"
         raise DestinationPaused(f"queue {target.name!r} takes no messages: {switch} is paused")
     for entry in entries:
-        if entry.body_len > target.max_message_bytes:
+        if entry.body_len > target.limits.max_message_bytes:
             raise MessageTooLarge(
                 f"message {entry.serial} of {entry.body_len} bytes is larger than the "
-                f"{target.max_message_bytes} bytes that queue {target.name!r} takes"
+                f"{target.limits.max_message_bytes} bytes that queue {target.name!r} takes"
             )
-        if entry.flags & n.FLAG_DURABLE != 0 and not target.persistent:
+        if entry.flags & n.FLAG_DURABLE != 0 and not target.limits.persistent:
             raise NotAllowed(f"queue {target.name!r} has no store and takes no persistent messages")
     if target.units is not None and target.units.full():
         raise LimitExceeded(f"queue {target.name!r} keeps no more units of order in mind (max_unit_members)")
@@ -337,8 +337,8 @@ def check_target(core: Core, source: Queue, target: Queue, entries: list[Entry])
 
 
 def _check_room(source: Queue, target: Queue, entries: list[Entry]) -> None:
-    pool = target.pool
-    if pool is None or pool is source.pool:
+    pool = target.quota.pool
+    if pool is None or pool is source.quota.pool:
         return
     count, size = len(entries), sum(int(entry.body_len) for entry in entries)
     too_many = pool.max_messages >= 0 and pool.messages + count > pool.max_messages

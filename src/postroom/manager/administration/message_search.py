@@ -166,7 +166,7 @@ def located(queue: Queue, serial: int) -> Entry | None:
 def held(queue: Queue) -> Iterator[Entry]:
     """Everything on the queue that somebody holds, Spark subscriptions apart."""
     yield from queue.held
-    for consumer in queue.consumers:
+    for consumer in queue.attached.consumers:
         yield from consumer.held
 
 

@@ -43,7 +43,7 @@ def _with_subscriptions(core: Core, queue: Queue) -> list[Queue]:
 
 def release(core: Core, queue: Queue) -> None:
     """Let go what insertion held back, in the order in which it was completed, up to a turn's bound."""
-    if queue.insertion_paused:
+    if queue.switches.insertion_paused:
         return
     left = core.options.max_expired_per_turn
     entry = queue.delayed.next_parked()

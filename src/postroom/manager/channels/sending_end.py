@@ -66,7 +66,7 @@ def set_credit(core: Core, end: SendingEnd, count: i64) -> None:
 def is_empty(end: SendingEnd) -> bool:
     """Whether its transmission queue has nothing for it now."""
     queue = end.consumer.queue
-    return queue.top_band() is None or queue.consumption_paused or queue.get_inhibited
+    return queue.top_band() is None or queue.switches.consumption_paused or queue.switches.get_inhibited
 
 
 def end_batch(core: Core, end: SendingEnd, last_sequence: i64) -> Batch:

@@ -48,15 +48,15 @@ def selector_of(text: str) -> Selector | None:
 
 def use_cursor(core: Core, queue: Queue, selector: Selector) -> SelectorCursor:
     """The cursor of ``selector`` on ``queue``, with one user more; perhaps one that somebody left."""
-    cursor = queue.cursors.get(selector.text)
+    cursor = queue.selectors.cursors.get(selector.text)
     if cursor is None:
         cursor = SelectorCursor(core.new_cursor_id(), queue, selector, core.search_memory)
-        queue.cursors[selector.text] = cursor
+        queue.selectors.cursors[selector.text] = cursor
         for band in queue.bands:
             for entry in band.returned:
                 cursor.came(band.priority, key_of(entry))
     if cursor.users == 0:
-        queue.selecting += 1
+        queue.selectors.in_use += 1
         cursor.done = False
     cursor.users += 1
     return cursor
@@ -70,15 +70,15 @@ def leave_cursor(cursor: SelectorCursor) -> None:
     if cursor.users > 0:
         return
     queue = cursor.queue
-    queue.selecting -= 1
+    queue.selectors.in_use -= 1
     cursor.rest()
-    del queue.cursors[cursor.selector.text]
-    queue.cursors[cursor.selector.text] = cursor
-    if len(queue.cursors) - queue.selecting > MAX_LEFT_CURSORS:
-        longest = next(each for each in queue.cursors.values() if each.users == 0)
+    del queue.selectors.cursors[cursor.selector.text]
+    queue.selectors.cursors[cursor.selector.text] = cursor
+    if len(queue.selectors.cursors) - queue.selectors.in_use > MAX_LEFT_CURSORS:
+        longest = next(each for each in queue.selectors.cursors.values() if each.users == 0)
         longest.closed = True
         longest.rest()
-        del queue.cursors[longest.selector.text]
+        del queue.selectors.cursors[longest.selector.text]
 
 
 # The next entry.
@@ -163,7 +163,7 @@ def _with_body(core: Core, cursor: SelectorCursor, band: Band, key: Key) -> Entr
         return _unpacked(core, cursor, band, key, body)
     if entry.body is None and body is not None:
         keep_body(core, entry, body)
-        queue.unbodied -= 1
+        queue.bodies.missing -= 1
     if entry.body is None:
         _ask(core, cursor, [entry], [entry], False)
         return None

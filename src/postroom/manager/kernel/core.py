@@ -265,8 +265,8 @@ class Core:
 
     def set_alarm(self, queue: "Queue", when_us: i64) -> None:
         """Have ``queue`` looked at not later than ``when_us``."""
-        if when_us != 0 and (queue.alarm_us == 0 or when_us < queue.alarm_us):
-            queue.alarm_us = when_us
+        if when_us != 0 and (queue.schedule.alarm_us == 0 or when_us < queue.schedule.alarm_us):
+            queue.schedule.alarm_us = when_us
             heapq.heappush(self._alarms, (when_us, queue.id))
 
     def next_alarm_us(self) -> i64:
@@ -274,7 +274,7 @@ class Core:
         while self._alarms:
             when_us, queue_id = self._alarms[0]
             queue = self.queues_by_id.get(queue_id)
-            if queue is not None and queue.alarm_us == when_us:
+            if queue is not None and queue.schedule.alarm_us == when_us:
                 return when_us
             heapq.heappop(self._alarms)
         return 0
@@ -287,19 +287,19 @@ class Core:
             if when_us == 0 or when_us > self.now_us:
                 return due
             queue = self.queues_by_id[heapq.heappop(self._alarms)[1]]
-            queue.alarm_us = 0
+            queue.schedule.alarm_us = 0
             due.append(queue)
 
     def tell_watchers(self, queue: "Queue") -> None:
         """Something may have become available on ``queue``: who waits there hears of it at the end."""
-        if not queue.news:
-            queue.news = True
+        if not queue.schedule.news:
+            queue.schedule.news = True
             self.watched.append(queue)
 
     def leave_for_next_turn(self, queue: "Queue") -> None:
         """This turn has done enough; ``queue`` goes on in the next."""
-        if not queue.pending:
-            queue.pending = True
+        if not queue.schedule.pending:
+            queue.schedule.pending = True
             self.pending.append(queue)
 
 

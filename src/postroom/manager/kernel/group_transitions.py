@@ -161,7 +161,7 @@ def release_assigned(core: Core, queue: "Queue", holder: i64, entries: list[Entr
     """A Spark subscription gives these objects back, of ``size`` bytes together: one record tells of them
     all."""
     kind, event = n.SPARK_SUBSCRIPTION, n.EVENT_RELEASE
-    causes: i64 = n.PAUSED if queue.insertion_paused else 0
+    causes: i64 = n.PAUSED if queue.switches.insertion_paused else 0
     to = target(ASSIGNED, kind, event, causes, n.NO_HOLDER)
     serials = [int(entry.serial) for entry in entries]
     group = Group(int(queue.id), int(ASSIGNED), int(to), n.OUTCOME_NONE, int(causes), 0, 0, runs(serials))

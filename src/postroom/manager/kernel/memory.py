@@ -112,4 +112,4 @@ def must_pack(core: Core, live_count: i64, backlog_count: i64) -> bool:
 def note_unbodied(queue: "Queue", entry: Entry) -> None:
     """``entry`` becomes available; without its body someone must read it before it can go out."""
     if entry.body is None:
-        queue.unbodied += 1
+        queue.bodies.missing += 1

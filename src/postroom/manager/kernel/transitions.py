@@ -126,7 +126,7 @@ def _record(
     got = state == n.GET_UNCONFIRMED or state == n.BROWSE_GET_UNCONFIRMED
     sent: i64 = 1 if got and entry.held_since <= core.durable_through else 0
     delivery = _delta(DELIVERY[cell], sent, True)
-    counts = queue.undo_counts if event == n.EVENT_UNDO else queue.lost_link_counts
+    counts = queue.limits.undo_counts if event == n.EVENT_UNDO else queue.limits.lost_link_counts
     failure = _delta(FAILURE[cell], sent, counts)
     entry.delivery_count += delivery
     entry.failure_count += failure

@@ -142,7 +142,7 @@ def _over(core: Core, request: StoreRequest) -> None:
     if request.waiting:
         waiting = store_of(request.queue).waiting
         waiting.remove(request)
-        request.queue.watched = bool(waiting) or request.queue.armed
+        request.queue.schedule.watched = bool(waiting) or request.queue.schedule.armed
 
 
 # -- waiting for a message
@@ -153,7 +153,7 @@ def _wait(core: Core, request: StoreRequest) -> None:
     if not request.waiting:
         request.waiting = True
         store_of(request.queue).waiting.append(request)
-        request.queue.watched = True
+        request.queue.schedule.watched = True
         core.deadline_order += 1
         heapq.heappush(core.store_deadlines, (request.until_us, core.deadline_order, request))
 
@@ -163,8 +163,8 @@ def serve(core: Core) -> None:
     watched = core.watched
     core.watched = []
     for queue in watched:
-        queue.news = False
-        if queue.armed:
+        queue.schedule.news = False
+        if queue.schedule.armed:
             triggering.notice(core, queue)
         if queue.store is not None:
             for request in list(queue.store.waiting):

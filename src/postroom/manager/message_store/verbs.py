@@ -162,7 +162,7 @@ class Get(StoreVerb):
 
     def run(self, core: Core) -> object:
         self.check_queue()
-        if self.queue.consumption_paused or self.queue.get_inhibited:
+        if self.queue.switches.consumption_paused or self.queue.switches.get_inhibited:
             raise no_match(self.queue, "that can be got now")
         if self.filter.lock_id != 0:
             return self._get_locked(core)

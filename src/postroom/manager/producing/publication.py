@@ -129,7 +129,7 @@ def _charges(queues: list[Queue]) -> dict[Pool, int]:
     """How many entries one publish makes in each pool."""
     found: dict[Pool, int] = {}
     for queue in queues:
-        pool = queue.pool
+        pool = queue.quota.pool
         if pool is not None:
             found[pool] = found.get(pool, 0) + 1
     return found
@@ -276,7 +276,7 @@ def _give(core: Core, publication: _Publication, queue: Queue) -> None:
         core.reports.note(publication.entry(queue), n.FEEDBACK_COA)
     band = queue.bands[publication.priority]
     backlog = band.backlog
-    idle = not queue.consumers and publication.flags & _STORED != 0
+    idle = not queue.attached.consumers and publication.flags & _STORED != 0
     if idle or _packed(core, queue, band, publication.flags):
         backlog.append(
             publication.serial,
@@ -290,12 +290,12 @@ def _give(core: Core, publication: _Publication, queue: Queue) -> None:
             watch_expiry(core, queue, publication.expiry_us)
     else:
         add_new(core, queue, publication.entry(queue))
-    if queue.ready or queue.browsers or queue.watched:
+    if queue.attached.ready or queue.attached.browsers or queue.schedule.watched:
         core.woken.append(queue)
 
 
 def _packed(core: Core, queue: Queue, band: Band, flags: i64) -> bool:
     """Whether a new entry goes to the backlog though somebody consumes."""
-    if flags & _STORED == 0 or queue.selecting > 0:
+    if flags & _STORED == 0 or queue.selectors.in_use > 0:
         return False
     return must_pack(core, band.live_count(), band.backlog.count)

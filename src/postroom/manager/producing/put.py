@@ -37,20 +37,20 @@ def refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, st
 
     None if it can, now or when there is room.
     """
-    if queue.closed_to_puts:
-        switch = "production" if queue.production_paused else "insertion"
+    if queue.switches.closed_to_puts:
+        switch = "production" if queue.switches.production_paused else "insertion"
         return CLOSED, f"{queue.definition.kind} {queue.name!r} takes no messages: {switch} is paused"
     return unfit(core, queue, size, durable)
 
 
 def unfit(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
     """As `refusal`, whatever is paused: the bounds of ``queue`` and of the queue manager."""
-    if size > queue.max_message_bytes:
+    if size > queue.limits.max_message_bytes:
         return TOO_LARGE, (
-            f"message of {size} bytes is larger than the {queue.max_message_bytes} bytes "
+            f"message of {size} bytes is larger than the {queue.limits.max_message_bytes} bytes "
             f"that queue {queue.name!r} takes"
         )
-    if durable and not queue.persistent:
+    if durable and not queue.limits.persistent:
         return NOT_ALLOWED, (
             f"queue {queue.name!r} has no store (persistent = false) and takes no persistent messages: "
             "send it non-persistent, or set allow_persistent_downgrade"
@@ -60,7 +60,7 @@ def unfit(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str]
             f"queue {queue.name!r} keeps {queue.units.max_members} messages of units of order in mind "
             "(max_unit_members): send it when some are done"
         )
-    pool = queue.pool
+    pool = queue.quota.pool
     if pool is not None and not pool.could_fit(size):
         return NO_ROOM, no_room_text(pool, size)
     if not durable and core.volatile_bytes + size + ENTRY_OVERHEAD_BYTES > core.max_volatile_bytes:
@@ -73,7 +73,7 @@ def unfit(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str]
 
 def lacking(core: Core, queue: Queue, size: i64) -> Pool | None:
     """The pool that has no room now for a message of ``size`` bytes to ``queue``; None: there is room."""
-    pool = queue.pool
+    pool = queue.quota.pool
     if pool is None or pool.takes(size):
         return None
     _make_room(core, queue)
@@ -103,13 +103,13 @@ def expiry_of(core: Core, queue: Queue, head: MessageHead) -> i64:
 
     A time to live of 0 means none, as clients that write the header in full mean it.
     """
-    soonest: i64 = head.expiry_us if queue.respects_ttl else 0
-    if head.ttl_ms > 0 and queue.respects_ttl:
+    soonest: i64 = head.expiry_us if queue.limits.respects_ttl else 0
+    if head.ttl_ms > 0 and queue.limits.respects_ttl:
         by_ttl = core.now_us + head.ttl_ms * 1000
         if soonest == 0 or by_ttl < soonest:
             soonest = by_ttl
-    if queue.max_ttl_us >= 0:
-        by_queue = core.now_us + queue.max_ttl_us
+    if queue.limits.max_ttl_us >= 0:
+        by_queue = core.now_us + queue.limits.max_ttl_us
         if soonest == 0 or by_queue < soonest:
             soonest = by_queue
     return soonest
@@ -164,7 +164,7 @@ def store(
         core.reports.note(new, n.FEEDBACK_COA)
     band = queue.bands[priority]
     packed = flags & n.FLAG_BODY_STORED != 0 and must_pack(core, band.live_count(), band.backlog.count)
-    if packed and queue.selecting == 0 and queue.units is None:
+    if packed and queue.selectors.in_use == 0 and queue.units is None:
         band.backlog.append(serial, serial, expiry_us, offset, size, flags)
         if expiry_us != 0:
             watch_expiry(core, queue, expiry_us)
@@ -282,7 +282,7 @@ def arrival(
     """
     if not producer.recorded:
         core.record_producer(producer)
-    queue.active_us = core.now_us
+    queue.schedule.active_us = core.now_us
     chunks: list[int] | None = None
     crc: i64 = 0
     size: i64 = 0

@@ -102,11 +102,11 @@ def bind(core: Core, queue: Queue) -> None:
     Sends that wait for it while it was under another are failed.
     """
     queue.overrides = overrides_of(queue.definition)
-    queue.persistent = queue.definition.persistent
-    before = queue.pool
+    queue.limits.persistent = queue.definition.persistent
+    before = queue.quota.pool
     pool = _pool_for(core, queue)
     if pool is not before:
-        queue.pool = pool
+        queue.quota.pool = pool
         text = f"queue {queue.name!r} has come under another quota: send it again"
         blocked_sends.refuse_all(core, queue, REPOINTED, text)
     _measure(core, queue, pool)
@@ -136,20 +136,20 @@ def _measure(core: Core, queue: Queue, pool: Pool | None) -> None:
 
 def _pool_for(core: Core, queue: Queue) -> Pool | None:
     """The pool that it is charged to; one for itself is kept as long as it is under the same quota."""
-    definition, before = queue.definition, queue.quota
+    definition, before = queue.definition, queue.quota.resource
     quota = core.quotas.get(definition.quota) if definition.quota else None
     _join(core, queue, quota)
     limited = definition.max_messages >= 0 or definition.max_bytes >= 0
     if quota is None and not limited:
-        queue.has_own_pool = False
+        queue.quota.has_own_pool = False
         return core.broker_pool if core.broker_pool.limited() else None
     if quota is not None and quota.definition.shared:
-        queue.has_own_pool = False
+        queue.quota.has_own_pool = False
         return quota.pool
-    pool = queue.pool
-    if pool is None or not queue.has_own_pool or quota is not before:
+    pool = queue.quota.pool
+    if pool is None or not queue.quota.has_own_pool or quota is not before:
         pool = Pool(f"queue {queue.name!r}", core.changed_pools)
-    queue.has_own_pool = True
+    queue.quota.has_own_pool = True
     _limit_own(pool, definition, quota)
     return pool
 
@@ -163,12 +163,12 @@ def _limit_own(pool: Pool, definition: QueueDefinition, quota: Quota | None) -> 
 
 
 def _join(core: Core, queue: Queue, quota: Quota | None) -> None:
-    before = queue.quota
+    before = queue.quota.resource
     if before is not None and before is not quota:
         before.members.remove(queue)
     if quota is not None and before is not quota:
         quota.members.append(queue)
-    queue.quota = quota
+    queue.quota.resource = quota
 
 
 def unbind(core: Core, queue: Queue) -> None:

@@ -77,7 +77,7 @@ def send(
         return REFUSED
     if token >= 0:
         _accept(core, sink, token, transaction)
-    if queue.ready or queue.browsers or queue.watched:
+    if queue.attached.ready or queue.attached.browsers or queue.schedule.watched:
         dispatch.dispatch(core, queue)
     return TAKEN
 
@@ -180,7 +180,7 @@ def _block(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[str, st
     if refused is not None:
         return refused
     overrides.fix_times(core, blocked.head)
-    blocked.pool = pool if pool is not None else blocked.queue.pool
+    blocked.pool = pool if pool is not None else blocked.queue.quota.pool
     blocked_sends.enter(core, blocked)
     return None
 
@@ -268,6 +268,6 @@ def _let_in(core: Core, blocked: BlockedSend) -> bool:
     blocked.body = None
     if blocked.token >= 0:
         _accept(core, blocked.sink, blocked.token, blocked.transaction)
-    if queue.ready or queue.browsers or queue.watched:
+    if queue.attached.ready or queue.attached.browsers or queue.schedule.watched:
         core.woken.append(queue)
     return True

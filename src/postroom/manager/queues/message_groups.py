@@ -31,7 +31,8 @@ class Groups:
     """Who has which bucket, on one queue."""
 
     def __init__(self, buckets: i64) -> None:
-        self._buckets: i64 = buckets
+        self.buckets: i64 = buckets
+        """Into so many groups are spread."""
         self._owners: dict[tuple[int, int], Consumer] = {}
         """By (cursor id, 0 without selector; bucket)."""
 
@@ -40,7 +41,7 @@ class Groups:
         if entry.group == NOT_LOOKED_AT:
             name = fields_of(entry, body).group_id()
             entry.group = crc32(name.encode()) if name else NO_GROUP
-        return NO_GROUP if entry.group == NO_GROUP else entry.group % self._buckets
+        return NO_GROUP if entry.group == NO_GROUP else entry.group % self.buckets
 
     def may_go(self, consumer: "Consumer", bucket: i64) -> bool:
         """Whether the bucket is free, or the consumer's."""

@@ -30,7 +30,7 @@ def add_new(core: Core, queue: Queue, entry: Entry) -> None:
         return
     band = queue.bands[entry.priority]
     backlog = band.backlog
-    wanted = queue.selecting > 0 and wanted_at_arrival(queue, entry)
+    wanted = queue.selectors.in_use > 0 and wanted_at_arrival(queue, entry)
     if must_pack(core, band.live_count(), backlog.count):
         if wanted:
             admit(core, entry)
@@ -58,7 +58,7 @@ def add_committed(core: Core, queue: Queue, entry: Entry) -> None:
         return
     band = queue.bands[entry.priority]
     packed = band.backlog.count > 0 or must_pack(core, band.live_count(), 0)
-    wanted = queue.selecting > 0 and wanted_at_arrival(queue, entry)
+    wanted = queue.selectors.in_use > 0 and wanted_at_arrival(queue, entry)
     if packed and wanted:
         add_again(core, queue, entry)
         return
@@ -80,12 +80,12 @@ def add_again(core: Core, queue: Queue, entry: Entry) -> None:
         wait_for_turn(core, queue, entry)
         return
     queue.bands[entry.priority].give_back(entry)
-    if queue.cursors:
+    if queue.selectors.cursors:
         came_back(queue, entry)
     note_unbodied(queue, entry)
-    queue.ahead = 0
+    queue.bodies.ahead = 0
     if entry.excluded is not None:
-        queue.exclusions += 1
+        queue.selectors.exclusions += 1
     if entry.expiry_us != 0:
         watch_expiry(core, queue, entry.expiry_us)
 
@@ -132,7 +132,7 @@ def unpack(core: Core, queue: Queue, entry: Entry) -> None:
     if not entry.counted:
         entry.counted = True
         core.live_entries += 1
-    if queue.cursors:
+    if queue.selectors.cursors:
         unpacked(queue, entry)
 
 
@@ -140,9 +140,9 @@ def take_out(queue: Queue, entry: Entry) -> None:
     """An available object leaves the order."""
     queue.bands[entry.priority].pop(entry)
     if entry.body is None:
-        queue.unbodied -= 1
+        queue.bodies.missing -= 1
     if entry.excluded is not None:
-        queue.exclusions -= 1
+        queue.selectors.exclusions -= 1
 
 
 def refill(core: Core, queue: Queue, band: Band) -> None:
@@ -160,21 +160,21 @@ def refill(core: Core, queue: Queue, band: Band) -> None:
 
 def watch_live(queue: Queue, expiry_us: i64) -> None:
     """An object of this queue expires then."""
-    if queue.live_expiry_us == 0 or expiry_us < queue.live_expiry_us:
-        queue.live_expiry_us = expiry_us
+    if queue.schedule.live_expiry_us == 0 or expiry_us < queue.schedule.live_expiry_us:
+        queue.schedule.live_expiry_us = expiry_us
 
 
 def watch_expiry(core: Core, queue: Queue, expiry_us: i64) -> None:
     """Something on this queue expires then: have it looked at, but not more often than the scan interval."""
     watch_live(queue, expiry_us)
-    earliest = queue.scanned_us + core.options.expiry_scan_ms * 1000
+    earliest = queue.schedule.scanned_us + core.options.expiry_scan_ms * 1000
     core.set_alarm(queue, expiry_us if expiry_us > earliest else earliest)
 
 
 def ended(core: Core, entry: Entry) -> None:
     """The entry is DELETED: nothing of it stays in memory."""
     if entry.excluded is not None:
-        for consumer in entry.queue.consumers:
+        for consumer in entry.queue.attached.consumers:
             if consumer.id in entry.excluded:
                 consumer.excluded -= 1
     if entry.queue.annotated is not None:
@@ -194,7 +194,7 @@ def add_delayed(core: Core, entry: Entry, causes: i64, due_us: i64) -> None:
 
 def why_held_back(entry: Entry) -> i64:
     """The cause for which an entry that could become available now waits all the same; 0: it doesn't wait."""
-    if not entry.queue.insertion_paused:
+    if not entry.queue.switches.insertion_paused:
         return 0
     entry.due_us = 0
     return n.PAUSED

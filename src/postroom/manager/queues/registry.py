@@ -122,11 +122,11 @@ def update(core: Core, definition: QueueDefinition) -> Queue:
     definition.check()
     _check_names(core, definition)
     quotas.check(core, definition)
-    if definition.access != queue.definition.access and queue.consumers:
+    if definition.access != queue.definition.access and queue.attached.consumers:
         raise QueueInUse(
-            f"queue {queue.name!r} has {len(queue.consumers)} consumers: its access can't change now"
+            f"queue {queue.name!r} has {len(queue.attached.consumers)} consumers: its access can't change now"
         )
-    if definition.usage != queue.definition.usage and (queue.consumers or not queue.empty()):
+    if definition.usage != queue.definition.usage and (queue.attached.consumers or not queue.empty()):
         raise QueueInUse(
             f"queue {queue.name!r} is not empty, or somebody consumes from it: its usage can't change now"
         )
@@ -157,7 +157,7 @@ def _write(core: Core, queue: Queue) -> None:
 def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
     """Make the queue known, without writing anything."""
     queue = Queue(id, definition, core.options.max_message_bytes, core.held_by_all)
-    queue.active_us = core.now_us
+    queue.schedule.active_us = core.now_us
     queue.statistics.beginning.since_us = core.now_us
     if queue.topic is None:
         core.queues[definition.name] = queue

@@ -41,16 +41,16 @@ def redelivery_delay_us(entry: Entry, consumer: Consumer | None, asked_us: i64 =
     queue = entry.queue
     if asked_us >= 0:
         return asked_us
-    delay_us: i64 = queue.redelivery_delay_us
+    delay_us: i64 = queue.limits.redelivery_delay_us
     if delay_us < 0:
         delay_us = consumer.redelivery_delay_us if consumer is not None else 0
-    if queue.redelivery_growth == NO_GROWTH or delay_us == 0:
+    if queue.limits.redelivery_growth == NO_GROWTH or delay_us == 0:
         return delay_us
-    longest_us: i64 = queue.max_redelivery_delay_us
+    longest_us: i64 = queue.limits.max_redelivery_delay_us
     if longest_us < 0:
         longest_us = delay_us * MAX_DELAY_GROWTH
     for _ in range(entry.failure_count):
-        delay_us = delay_us * queue.redelivery_growth // NO_GROWTH
+        delay_us = delay_us * queue.limits.redelivery_growth // NO_GROWTH
         if delay_us >= longest_us:
             return longest_us
     return delay_us

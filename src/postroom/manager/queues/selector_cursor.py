@@ -163,8 +163,8 @@ def note_verdict(entry: Entry, cursor: SelectorCursor, wanted: bool) -> None:
     if entry.verdicts is None:
         entry.verdicts = {}
     verdicts = entry.verdicts
-    if len(verdicts) > 2 * len(entry.queue.cursors) + 8:
-        known = {int(each.id) for each in entry.queue.cursors.values()}
+    if len(verdicts) > 2 * len(entry.queue.selectors.cursors) + 8:
+        known = {int(each.id) for each in entry.queue.selectors.cursors.values()}
         verdicts = entry.verdicts = {id: said for id, said in verdicts.items() if id in known}
     verdicts[int(cursor.id)] = wanted
 
@@ -182,7 +182,7 @@ def verdict_on(entry: Entry, cursor: SelectorCursor) -> i64:
 def unpacked(queue: "Queue", entry: Entry) -> None:
     """``entry``, packed until now, is an object: it remembers what each cursor's position said of it."""
     key = key_of(entry)
-    for cursor in queue.cursors.values():
+    for cursor in queue.selectors.cursors.values():
         if cursor.passed(entry.priority, entry.place, entry.ordinal):
             note_verdict(entry, cursor, key in cursor.bodies)
         elif key in cursor.asked:
@@ -192,7 +192,7 @@ def unpacked(queue: "Queue", entry: Entry) -> None:
 def came_back(queue: "Queue", entry: Entry) -> None:
     """``entry`` stands among those that have come back: each cursor wants it, doesn't, or will judge it."""
     key = key_of(entry)
-    for cursor in queue.cursors.values():
+    for cursor in queue.selectors.cursors.values():
         said = -1 if cursor.selector.changes else verdict_on(entry, cursor)
         if said == 1:
             cursor.wants(entry.priority, key, None)

@@ -40,7 +40,7 @@ def wanted_at_arrival(queue: "Queue", entry: Entry) -> bool:
     band = queue.bands[priority]
     fields = fields_of(entry, body) if body is not None else None
     wanted = False
-    for cursor in queue.cursors.values():
+    for cursor in queue.selectors.cursors.values():
         if fields is None or not _follows(cursor, band):
             cursor.done = False
             continue

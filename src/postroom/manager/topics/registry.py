@@ -62,7 +62,7 @@ def delete(core: Core, node: Queue, if_unused: bool, forced: bool, user: str) ->
     Spark subscription holds messages of a subscription, and it isn't ``forced``.
     """
     subscribed = core.patterns.exactly(node.name)
-    consumers = sum(len(queue.consumers) for queue in subscribed)
+    consumers = sum(len(queue.attached.consumers) for queue in subscribed)
     if consumers and (if_unused or node.definition.temporary):
         raise QueueInUse(f"topic {node.name!r} has {consumers} consumers")
     if not forced:
@@ -122,9 +122,11 @@ def _same(existing: Queue, wanted: Subscribing) -> bool:
         and known.selector == wanted.selector
         and known.no_local == wanted.no_local
     )
-    if existing.consumers and not (same and wanted.shared):
+    if existing.attached.consumers and not (same and wanted.shared):
         what = "" if same else " with another topic, selector or no-local"
-        raise SubscriptionInUse(f"{wanted.text()} is in use{what}, by {len(existing.consumers)} consumers")
+        raise SubscriptionInUse(
+            f"{wanted.text()} is in use{what}, by {len(existing.attached.consumers)} consumers"
+        )
     return same
 
 
@@ -172,9 +174,10 @@ def durable(core: Core, client: str, name: str) -> Queue:
 def unsubscribe(core: Core, queue: Queue, forced: bool, user: str) -> None:
     """End a subscription with what waits on it. Raises, unless it is ``forced``, SubscriptionInUse,
     QueueInUse."""
-    if queue.consumers and not forced:
+    if queue.attached.consumers and not forced:
         raise SubscriptionInUse(
-            f"subscription {queue.name!r} is in use by {len(queue.consumers)} consumers: close them first"
+            f"subscription {queue.name!r} is in use by {len(queue.attached.consumers)} consumers: "
+            "close them first"
         )
     administration.delete(core, queue, False, False, forced, user)
 
@@ -195,7 +198,7 @@ def end_forsaken(core: Core) -> None:
     forsaken = core.forsaken
     core.forsaken = []
     for queue in forsaken:
-        if queue.deleted or queue.consumers or queue.spark:
+        if queue.deleted or queue.attached.consumers or queue.spark:
             continue
         if queue.held:
             routing.dismiss(core, queue)

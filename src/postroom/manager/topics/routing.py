@@ -21,8 +21,8 @@ def enrol(core: Core, queue: Queue) -> None:
     if subscription.name:
         core.subscriptions[subscription.key()] = queue
     forget_routes(core, subscription.topic)
-    if queue.pool is not None:
-        queue.pool.mark()  # one that waits there may need more than will ever fit
+    if queue.quota.pool is not None:
+        queue.quota.pool.mark()  # one that waits there may need more than will ever fit
 
 
 def dismiss(core: Core, queue: Queue) -> None:
@@ -35,10 +35,10 @@ def dismiss(core: Core, queue: Queue) -> None:
     if core.subscriptions.get(subscription.key()) is queue:
         del core.subscriptions[subscription.key()]
     forget_routes(core, subscription.topic)
-    if queue.pool is not None and queue.has_own_pool:
-        blocked_sends.free_line(core, queue.pool)
-    elif queue.pool is not None:
-        queue.pool.mark()  # those that wait there need less of it
+    if queue.quota.pool is not None and queue.quota.has_own_pool:
+        blocked_sends.free_line(core, queue.quota.pool)
+    elif queue.quota.pool is not None:
+        queue.quota.pool.mark()  # those that wait there need less of it
 
 
 def forget_routes(core: Core, pattern: str) -> None:
@@ -70,9 +70,9 @@ def _find(core: Core, node: Queue) -> Route:
         subscription = queue.subscription
         if subscription is not None and subscription.choosy():
             route.choosy = True
-        if queue.closed_to_puts:
+        if queue.switches.closed_to_puts:
             route.closed.append(queue)
-        if queue.pool is not None:
+        if queue.quota.pool is not None:
             route.limited.append(queue)
         if queue.statistics.meter is not None:
             route.metered.append(queue)

@@ -50,7 +50,7 @@ def make_child(
             priority = overrides.priority
         expiry_us = override_expiry_us(core, overrides)
         due_us = birth_us(core, overrides)
-    causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.insertion_paused else 0
+    causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.switches.insertion_paused else 0
     ids = _ids_in_memory(parent)
     told = flags | tap.flag(core, takers, flags, parent.body)
     serial = _arrival(core, parent, routing_set, event, causes, priority, told, expiry_us, due_us, ids)
@@ -198,5 +198,5 @@ def place(core: Core, queue: Queue, child: Entry, causes: i64, due_us: i64) -> N
 def wake(core: Core, queue: Queue) -> None:
     """Something new is on ``queue``: have it dispatched, if anybody waits there, when this command is
     over."""
-    if queue.ready or queue.browsers or queue.watched:
+    if queue.attached.ready or queue.attached.browsers or queue.schedule.watched:
         core.woken.append(queue)

@@ -38,7 +38,7 @@ _UNEXPECTED: Final = int(Reason.UNEXPECTED_ERROR)
 
 def over_limit(entry: Entry) -> bool:
     """Whether it has failed more often than its queue allows."""
-    limit = entry.queue.redelivery_limit
+    limit = entry.queue.limits.redelivery_limit
     return limit >= 0 and entry.failure_count > limit
 
 
@@ -114,7 +114,7 @@ def number_of(reason: str) -> int:
 
 def dead_letter_over_limit(core: Core, entry: Entry) -> None:
     """The redelivery limit is judged, and the entry is over it."""
-    failures = f"{entry.failure_count} failures, limit {entry.queue.redelivery_limit}"
+    failures = f"{entry.failure_count} failures, limit {entry.queue.limits.redelivery_limit}"
     last = (entry.annotations or {}).get(FAILURE_KEY)
     if isinstance(last, str):
         failures += f"; the last: {last}"

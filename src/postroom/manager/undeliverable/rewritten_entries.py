@@ -45,7 +45,7 @@ def make_rewritten(core: Core, parent: Entry, queue: Queue, event: i64, sections
             priority = overrides.priority if overrides.priority >= 0 else priority
             expiry_us = override_expiry_us(core, overrides)
             due_us = birth_us(core, overrides)
-    causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.insertion_paused else 0
+    causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.switches.insertion_paused else 0
     serial = _arrival(core, parent, queue, event, sections, flags, priority, expiry_us, causes, due_us)
     size: i64 = len(sections)
     if size > CHUNK_BODY_BYTES:

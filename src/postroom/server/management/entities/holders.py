@@ -32,7 +32,7 @@ def holders_operation(broker: "Broker", find: Find) -> Operation:
 
 
 def _shown(broker: "Broker", queue: Queue) -> Attributes:
-    consumers = [_of_consumer(each) for each in islice(queue.consumers, MAX_SHOWN_HOLDERS)]
+    consumers = [_of_consumer(each) for each in islice(queue.attached.consumers, MAX_SHOWN_HOLDERS)]
     spark = [
         {"held_by": _name(HolderKind.SPARK_SUBSCRIPTION), "name": each.name, "messages": int(each.held.count)}
         for each in queue.spark
@@ -56,7 +56,7 @@ def _shown(broker: "Broker", queue: Queue) -> Attributes:
         for (kind, id), count in counts.items()
     ]
     found = [*consumers, *spark, *others]
-    more = len(found) > MAX_SHOWN_HOLDERS or len(queue.consumers) > MAX_SHOWN_HOLDERS
+    more = len(found) > MAX_SHOWN_HOLDERS or len(queue.attached.consumers) > MAX_SHOWN_HOLDERS
     return {
         "holders": found[:MAX_SHOWN_HOLDERS],
         "more": more or len(queue.held) > len(scanned),

@@ -68,7 +68,7 @@ class Topics(Destinations):
         attributes |= {name: counters[name] for name in _COUNTERS}
         attributes["messages_unrouted"] = int(topic.unrouted)
         attributes["subscriptions"] = len(subscribed)
-        attributes["consumers"] = sum(len(queue.consumers) for queue in subscribed)
+        attributes["consumers"] = sum(len(queue.attached.consumers) for queue in subscribed)
         return attributes | _sums(self._manager.core.patterns.exactly(node.name))
 
     def _create(self, request: Request, now_us: int) -> Response:
