@@ -97,7 +97,7 @@ def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """The names that a module makes; those of others, which it uses, are checked where they are made."""
     for node in ast.walk(tree):
         match node:
-            case ast.FunctionDef(name=name) if name.startswith("test_"):
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name.startswith("test_"):
                 pass  # a sentence
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 yield node.lineno, name

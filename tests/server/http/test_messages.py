@@ -134,8 +134,8 @@ def test_damage_in_the_broker_s_file_is_seen_by_who_reads(tmp_path: Path) -> Non
 def test_nothing_behind_the_end_of_a_look_is_given(served: Served, reader: str) -> None:
     every = serials(served)
     for place in (FolderPlace(served.folder), BrokerPlace(served.url, reader)):
-        look = place.look()
-        cut = replace(look, durable_through=int(every[4]))
+        snapshot = place.snapshot()
+        cut = replace(snapshot, durable_through=int(every[4]))
         found = place.messages(cut, every[:10]).found.tolist()
         assert found == [True] * 5 + [False] * 5
 

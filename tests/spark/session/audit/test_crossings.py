@@ -173,7 +173,7 @@ def _under_way(pair: Pair) -> Expected:
 
 
 def _elsewhere(pair: Pair) -> Expected:
-    """Partners that are not audited: one is named, another is known by what comes from him."""
+    """Partners that are not audited: one is named, another is known by what comes from it."""
     pair.transmission = pair.london.queue("FAR AWAY")
     serial = pair.put()
     pair.take(serial)
