@@ -165,7 +165,7 @@ def test_what_asks_to_be_discarded_is_and_the_ledger_says_so(fast: bool) -> None
     assert (detail["reason"], detail["queue"], detail["queue_manager"]) == (2085, "nowhere", THERE)
     assert (detail["channel"], detail["condition"]) == (CHANNEL, "postroom:undelivered")
     assert "dropped" not in detail
-    assert receiver.world.manager.queue(UNDELIVERED).empty()
+    assert receiver.world.manager.queue(UNDELIVERED).is_empty()
 
 
 @pytest.mark.parametrize("fast", [False, True])

@@ -16,15 +16,23 @@ from postroom.ledger.storage.body_requests import Body
 from postroom.manager import restore, turn
 from postroom.manager.administration import deletion as administration
 from postroom.manager.administration import pausing
+from postroom.manager.administration import subscriptions as topics
+from postroom.manager.administration.message_queries import MessageCursors
+from postroom.manager.administration.subscriptions import Subscribing
+from postroom.manager.channels.channel import Channels
 from postroom.manager.consuming import registry as consumers
 from postroom.manager.consuming import settlement
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations import tap
+from postroom.manager.destinations.tables import Destinations, destinations_of
+from postroom.manager.destinations.topic import Topic
+from postroom.manager.destinations.topic_subscriptions import TopicSubscriptions
 from postroom.manager.kernel.consumer import Consumer, Producer
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Effects, IdRead, Sink
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.options import (
-    KIND_QUEUE,
-    KIND_TOPIC,
     ConsumerOptions,
     ManagerOptions,
     QueueDefinition,
@@ -32,22 +40,27 @@ from postroom.manager.kernel.options import (
 from postroom.manager.kernel.quota_definition import Quota, QuotaDefinition
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.message_store import pending_requests
-from postroom.manager.message_store.pending_requests import StoreRequest
+from postroom.manager.message_store.pending_requests import StoreRequest, StoreRequests
+from postroom.manager.names.remote_queues import Names
 from postroom.manager.producing import blocked_sends, send
 from postroom.manager.producing import quota_registry as quotas
+from postroom.manager.producing.blocked_sends import BlockedSends
+from postroom.manager.producing.quotas import Quotas, quotas_of
+from postroom.manager.producing.unheard_refusals import record_refused
 from postroom.manager.producing.upload import Upload, abort, add_chunk
-from postroom.manager.queues import registry as queues
-from postroom.manager.queues import tap
-from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.returned_entries import NOT_ASKED
+from postroom.manager.queues.annotations import AnnotatedEntries
+from postroom.manager.queues.queue import Queue, Subscription
+from postroom.manager.queues.selector_cursor import SearchMemory
 from postroom.manager.services.channels import ChannelService
 from postroom.manager.services.names import NameService
 from postroom.manager.services.resource_manager import ResourceManager
 from postroom.manager.services.sinks import SinkService
 from postroom.manager.services.spark_subscriptions import SparkSubscriptionService
-from postroom.manager.topics import registry as topics
-from postroom.manager.topics.registry import Subscribing
+from postroom.manager.spark.sink import Sinks
+from postroom.manager.spark.subscription import SparkSubscriptions
 from postroom.manager.transactions import commit as transactions
+from postroom.manager.transactions.xa_branch import Branches
+from postroom.manager.undeliverable.returned_entries import NOT_ASKED
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
@@ -55,18 +68,40 @@ if TYPE_CHECKING:
     from postroom.ledger.recovery.recovered import Recovered
 
 
+def _core(options: ManagerOptions, ledger: BlockBuilder) -> Core:
+    """With the state of every feature."""
+    core = Core(options, ledger)
+    for state in (
+        AnnotatedEntries(),
+        SearchMemory(options.max_search_bytes),
+        Destinations(),
+        TopicSubscriptions(core),
+        Names(),
+        Quotas(core),
+        BlockedSends(),
+        Branches(),
+        Sinks(),
+        SparkSubscriptions(),
+        Channels(),
+        StoreRequests(),
+        MessageCursors(),
+    ):
+        core.keep(state)
+    return core
+
+
 @final
 class QueueManager(ResourceManager):
     """One queue manager over one ledger. To transactions it is a `ResourceManager`."""
 
     def __init__(self, options: ManagerOptions, ledger: BlockBuilder) -> None:
-        super().__init__(Core(options, ledger))
+        super().__init__(_core(options, ledger))
         self.options = options
-        self.queues = self.core.queues
+        self.queues = destinations_of(self.core).queues
         """By name."""
-        self.topics = self.core.topics
+        self.topics = destinations_of(self.core).topics
         """Nodes of topics by name."""
-        self.quotas = self.core.quotas
+        self.quotas = quotas_of(self.core).by_name
         """By name."""
         self.names = NameService(self.core)
         self.channels = ChannelService(self.core)
@@ -93,17 +128,17 @@ class QueueManager(ResourceManager):
     def queue_for_attach(self, name: str, now_us: i64) -> Queue:
         """The queue that a client attaches to, created for it where the options allow."""
         self.core.begin(now_us)
-        return queues.find_or_create(self.core, name, KIND_QUEUE)
+        return queues.find_or_create(self.core, name)
 
-    def create_queue(self, definition: QueueDefinition, now_us: i64) -> Queue:
-        """Create a queue; the same definition again returns the one that is there.
+    def create_queue(self, definition: QueueDefinition, now_us: i64) -> Destination:
+        """Create a queue, or what ``definition.kind`` says; the same again returns the one that is there.
 
         Raises QueueExists, NameNotAllowed, DefinitionInvalid, LimitExceeded.
         """
         self.core.begin(now_us)
         return queues.create(self.core, definition)
 
-    def update_queue(self, definition: QueueDefinition, now_us: i64) -> Queue:
+    def update_queue(self, definition: QueueDefinition, now_us: i64) -> Destination:
         """Give the queue of that name another definition. Raises QueueNotFound, DefinitionInvalid,
         QueueInUse.
 
@@ -112,7 +147,8 @@ class QueueManager(ResourceManager):
         """
         self.core.begin(now_us)
         queue = queues.update(self.core, definition)
-        consumers.look_again(self.core, queue)
+        if isinstance(queue, Queue):
+            consumers.look_again(self.core, queue)
         turn.finish(self.core)
         return queue
 
@@ -141,14 +177,14 @@ class QueueManager(ResourceManager):
         turn.finish(self.core)
         return ended
 
-    def pause(self, queue: Queue, switch: str, now_us: i64, durable: bool = False) -> None:
+    def pause(self, queue: Destination, switch: str, now_us: i64, durable: bool = False) -> None:
         """Pause "production", "insertion" or "consumption" (see `switches`) of a queue, or of a topic and all
         its subscriptions; ``durable``: beyond a restart, too. Raises SwitchUnknown."""
         self.core.begin(now_us)
         pausing.pause(self.core, queue, switch, durable)
         turn.finish(self.core)
 
-    def resume(self, queue: Queue, switch: str, now_us: i64) -> None:
+    def resume(self, queue: Destination, switch: str, now_us: i64) -> None:
         """Lift what `pause` did. Raises SwitchUnknown."""
         self.core.begin(now_us)
         pausing.resume(self.core, queue, switch)
@@ -183,14 +219,14 @@ class QueueManager(ResourceManager):
 
     # -- topics
 
-    def topic(self, name: str) -> Queue:
-        """The node of that topic; raises QueueNotFound."""
+    def topic(self, name: str) -> Topic:
+        """The topic of that name; raises QueueNotFound."""
         return topics.find(self.core, name)
 
-    def topic_for_attach(self, name: str, now_us: i64) -> Queue:
+    def topic_for_attach(self, name: str, now_us: i64) -> Topic:
         """The topic that a client publishes to, created for it where the options allow."""
         self.core.begin(now_us)
-        return queues.find_or_create(self.core, name, KIND_TOPIC)
+        return queues.find_or_create_topic(self.core, name)
 
     def delete_topic(
         self, name: str, if_unused: bool, now_us: i64, forced: bool = False, user: str = ""
@@ -202,7 +238,7 @@ class QueueManager(ResourceManager):
         turn.finish(self.core)
         return ended
 
-    def subscribe(self, wanted: Subscribing, now_us: i64) -> Queue:
+    def subscribe(self, wanted: Subscribing, now_us: i64) -> Subscription:
         """The queue of a subscription, to be consumed from: found, made, or made anew; see
         `topics.subscribe`."""
         self.core.begin(now_us)
@@ -210,7 +246,7 @@ class QueueManager(ResourceManager):
         turn.finish(self.core)
         return queue
 
-    def durable_subscription(self, client: str, name: str) -> Queue:
+    def durable_subscription(self, client: str, name: str) -> Subscription:
         """The durable subscription of that client ("": global) and name; raises QueueNotFound."""
         return topics.durable(self.core, client, name)
 
@@ -235,7 +271,7 @@ class QueueManager(ResourceManager):
         container: str,
         user: str,
         send_timeout_ms: i64 = -1,
-        queue: Queue | None = None,
+        queue: Destination | None = None,
         sink: Sink | None = None,
     ) -> Producer:
         """Someone who will put: link name, container id and user, for the ledger.
@@ -246,7 +282,7 @@ class QueueManager(ResourceManager):
         options = self.options
         timeout_ms: i64 = options.send_timeout_ms if send_timeout_ms < 0 else send_timeout_ms
         timeout_ms = min(timeout_ms, options.max_send_timeout_ms)
-        producer = Producer(self.core.new_holder_id(), name, container, user, timeout_ms * 1000)
+        producer = Producer(self.core.holders.ids.take(), name, container, user, timeout_ms * 1000)
         if queue is not None:
             producer.queue, producer.sink = queue, sink
             queue.producers[producer] = None
@@ -264,7 +300,7 @@ class QueueManager(ResourceManager):
         self.withdraw_sends(producer, now_us)
         if producer.closed:
             return
-        self.core.record_producer_closed(producer)
+        self.core.holders.close_producer(producer)
         producer.closed = True
         queue = producer.queue
         if queue is not None:
@@ -274,7 +310,7 @@ class QueueManager(ResourceManager):
     def put(
         self,
         producer: Producer,
-        queue: Queue,
+        queue: Destination,
         head: MessageHead,
         body: bytes,
         sink: Sink,
@@ -305,7 +341,7 @@ class QueueManager(ResourceManager):
     ) -> None:
         """The host has refused a pre-settled message itself, before any queue was asked."""
         self.core.begin(now_us)
-        self.core.record_refused(producer, address, size_bytes, condition, description)
+        record_refused(self.core, producer, address, size_bytes, condition, description)
 
     def begin_upload(self, producer: Producer) -> Upload:
         """A body over ``CHUNK_BODY_BYTES`` is about to arrive in pieces."""
@@ -320,7 +356,7 @@ class QueueManager(ResourceManager):
     def finish_upload(
         self,
         upload: Upload,
-        queue: Queue,
+        queue: Destination,
         head: MessageHead,
         sink: Sink,
         token: i64,

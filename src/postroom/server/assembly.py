@@ -3,13 +3,13 @@
 from dataclasses import asdict, replace
 from typing import Final
 
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.kernel.name_rules import DEAD_LETTERS
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.kernel.quota_definition import QuotaDefinition
 from postroom.manager.manager import QueueManager
 from postroom.manager.names.remote_queues import RemoteQueueDefinition
-from postroom.manager.queues.queue import Queue
 from postroom.model.ids import MAX_ORIGIN_BYTES
 from postroom.server.channels.supervisor import Channels
 from postroom.server.configuration.config import Config
@@ -105,7 +105,9 @@ def define_channels(config: Config, channels: Channels, now_us: int) -> None:
             raise StartError(Exit.CONFIGURATION, error.description) from error
 
 
-def _define(manager: QueueManager, definition: QueueDefinition, existing: Queue | None, now_us: int) -> None:
+def _define(
+    manager: QueueManager, definition: QueueDefinition, existing: Destination | None, now_us: int
+) -> None:
     try:
         if existing is None:
             manager.create_queue(definition, now_us)

@@ -207,7 +207,7 @@ def test_with_its_header_it_shares_its_body(world: World) -> None:
     queue, target = world.queue(), world.queue("target")
     put(world, queue)
     assert relay(world, queue, only(world, queue), "target", keeps=True) == "target"
-    assert queue.empty()
+    assert queue.is_empty()
     message = taken(world, target)
     assert annotations(message) == {DEAD_LETTER, "x-opt-own"}
 
@@ -305,7 +305,7 @@ def test_one_message_away(world: World) -> None:
     queue = world.queue()
     put(world, queue)
     assert ask(world, Discard(queue, Asked(), only(world, queue), DETAIL)) is True
-    assert queue.empty()
+    assert queue.is_empty()
 
 
 # -- in the ledger

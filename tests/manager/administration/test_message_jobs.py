@@ -95,7 +95,7 @@ def test_what_was_replayed_is_no_dead_letter_and_what_was_forwarded_is(world: Wo
     replayed, forwarded = entries(other)
     assert replayed.annotations is None
     assert forwarded.annotations is not None and "x-opt-dead-letter-reason" in forwarded.annotations
-    assert origin.empty() and dead.empty()
+    assert origin.is_empty() and dead.is_empty()
 
 
 def test_the_ledger_tells_why_and_who(world: World) -> None:
@@ -176,7 +176,7 @@ def test_what_waits_for_redelivery_can_be_acted_on(world: World) -> None:
     world.turn()
     assert answers(act(world, queue, [on(entry, "leave")])) == ["done"]
     done = act(world, queue, [Action("discard", "", DETAIL, entry.serial, entry.place, 0, 1)])
-    assert answers(done) == ["done"] and queue.empty()
+    assert answers(done) == ["done"] and queue.is_empty()
     check_counts(queue)
 
 
@@ -250,7 +250,7 @@ def test_messages_go_to_another_queue_manager(world: World) -> None:
         act(world, queue, planned)
     assert answers(act(world, queue, planned[:4])) == ["done"] * 4
     assert answers(act(world, queue, planned[4:])) == ["done"]
-    assert queue.empty()
+    assert queue.is_empty()
     assert world.manager.queue("QM2").statistics.depth == 5
 
 

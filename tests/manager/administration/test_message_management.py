@@ -18,6 +18,7 @@ from postroom.manager.administration.message_queries import (
 )
 from postroom.manager.administration.message_search import Wanted
 from postroom.manager.administration.message_states import ALL_STATES, VISIBLE, mask_of, named, states_of
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.errors import (
     CursorUnknown,
     DestinationPaused,
@@ -32,10 +33,9 @@ from postroom.manager.kernel.errors import (
     SelectorRefused,
 )
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
-from postroom.manager.names.remote_queues import Destination
+from postroom.manager.names.remote_queues import ResolvedName
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.units_of_order import PROPERTY
-from postroom.manager.topics.registry import Subscribing
 from tests.manager.messages import put, text_of, texts
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked, StoreFace, ask
@@ -88,7 +88,7 @@ def delete(world: World, queue: Queue, selector: str = "", if_paused: bool = Fal
 
 def move(world: World, queue: Queue, to: Queue, selector: str = "", **said: Any) -> Changed:
     said = {"if_paused": False, "in_pieces": False, **said}
-    done = ask(world, MoveMessages(queue, Asked(), wanted(selector), Destination(to, None), **said))
+    done = ask(world, MoveMessages(queue, Asked(), wanted(selector), ResolvedName(to, None), **said))
     assert isinstance(done, Changed)
     return done
 
@@ -303,7 +303,7 @@ def test_a_move_keeps_what_a_message_is(world: World) -> None:
     face.put(b"later", message_id="m2", delay_ms=2000)
     face.put(b"volatile", message_id="m3", durable=False)
     assert move(world, source, target).count == 3
-    assert source.empty()
+    assert source.is_empty()
     rows = {row.body: row for row in query(world, target)}
     plain, later = rows[b"plain"], rows[b"later"]
     assert (plain.ids.message_id, plain.ids.correlation_id) == (b"m1", b"c1")
@@ -322,7 +322,7 @@ def test_a_move_keeps_what_a_message_is(world: World) -> None:
     for entry in world.held(consumer):
         world.accept(consumer, entry)
     world.turn()
-    assert target.empty() and source.statistics.snapshot()["messages_moved"] == 3
+    assert target.is_empty() and source.statistics.snapshot()["messages_moved"] == 3
     check_counts(source)
     check_counts(target)
 
@@ -375,7 +375,7 @@ def test_moved_messages_wake_consumers(world: World) -> None:
     numbered(world, source, 3)
     world.consumer(target, 10)
     asked = Asked()
-    request = MoveMessages(source, asked, wanted(), Destination(target, None), False, False)
+    request = MoveMessages(source, asked, wanted(), ResolvedName(target, None), False, False)
     world.manager.ask_store(request, world.now_us)
     assert texts(world.turn()) == ["0", "1", "2"]
 
@@ -495,7 +495,7 @@ def test_after_a_crash_all_or_nothing_has_been_moved(seed: int) -> None:
     world.turn()
     asked = Asked()
     world.manager.ask_store(
-        MoveMessages(source, asked, wanted(), Destination(target, None), False, False), world.now_us
+        MoveMessages(source, asked, wanted(), ResolvedName(target, None), False, False), world.now_us
     )
     effects = world.manager.take_effects()
     world._commit()
@@ -541,7 +541,7 @@ def test_dead_letters_go_back_to_their_origin(world: World) -> None:
     (row, *_) = query(world, dead)
     assert row.parent_queue == "orders"
     assert replay(world, dead).count == 3
-    assert dead.empty() and found(world, origin) == ["0", "1", "2"]
+    assert dead.is_empty() and found(world, origin) == ["0", "1", "2"]
     consumer = world.consumer(origin, 10)
     world.turn()
     first = world.held(consumer)[0]

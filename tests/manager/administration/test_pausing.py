@@ -2,12 +2,12 @@
 
 import pytest
 
+from postroom.manager.administration.subscriptions import Subscribing
+from postroom.manager.destinations.switches import CONSUMPTION, INSERTION, PRODUCTION, switches_of
 from postroom.manager.kernel.errors import DefinitionInvalid, SwitchUnknown
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.manager import QueueManager
 from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.switches import CONSUMPTION, INSERTION, PRODUCTION, switches_of
-from postroom.manager.topics.registry import Subscribing
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import TestSink, World
 
@@ -161,7 +161,7 @@ def test_a_consumer_that_held_something_before_the_pause_can_settle_it(world: Wo
     pause(world, queue, CONSUMPTION)
     world.accept(consumer, world.held(consumer)[0])
     world.turn()
-    assert queue.empty()
+    assert queue.is_empty()
 
 
 def test_a_topic_is_paused_with_all_its_subscriptions_those_to_come_included(world: World) -> None:

@@ -39,7 +39,7 @@ def test_a_batch_arrives_and_is_forwarded(sender: Sender, receiver: Receiver) ->
     sender.confirm(batch)
     sender.turn()
     assert receiver.bodies_on("q") == [b"1", b"2", b"3"]
-    assert sender.manager.queue("THERE").empty()
+    assert sender.manager.queue("THERE").is_empty()
     for world in (sender, receiver):
         sync = world.manager.channels.sync(CHANNEL)
         assert (sync.last_luwid, sync.last_sequence, sync.in_doubt) == (batch.luwid, 3, None)

@@ -171,7 +171,7 @@ class Ends:
             if durable:
                 assert set(of_class) - self.transient <= set(came)
         queue = self.sender.manager.queue(THERE)
-        assert queue.empty() and not queue.held
+        assert queue.is_empty() and not queue.held
         for world in (self.sender, self.receiver):
             with TemporaryDirectory() as folder:
                 world.check_whole(Path(folder))

@@ -29,7 +29,7 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.names.name_resolution import MAX_DEFINITIONS, onward, resolve
-from postroom.manager.names.remote_queues import MAX_RESOLVED, Destination, RemoteQueueDefinition
+from postroom.manager.names.remote_queues import MAX_RESOLVED, RemoteQueueDefinition, ResolvedName, names_of
 from postroom.model.mq import Reason, Undelivered
 from postroom.model.names import full_address, split_address
 from tests.manager.over_ledger import LedgerWorld
@@ -116,7 +116,7 @@ def test_where_a_name_leads(
 ) -> None:
     for _ in ("found", "kept in mind"):
         destination = resolve(world.manager.core, *name)
-        assert isinstance(destination, Destination)
+        assert isinstance(destination, ResolvedName)
         header = destination.header
         told = None if header is None else (header.queue, header.queue_manager)
         assert (destination.queue.name, told) == expected
@@ -150,8 +150,8 @@ def test_names_that_are_too_long_are_not_kept_in_mind(world: World) -> None:
     for name in (("x" * 256, "QM2"), ("Q", "ü" * 128), ("x" * 256, "")):
         undelivered = resolve(world.manager.core, *name)
         assert isinstance(undelivered, Undelivered) and undelivered.reason == Reason.UNKNOWN_OBJECT_NAME
-    assert isinstance(resolve(world.manager.core, "x" * 255, "QM2"), Destination)
-    assert len(world.manager.core.names.resolved) == 1
+    assert isinstance(resolve(world.manager.core, "x" * 255, "QM2"), ResolvedName)
+    assert len(names_of(world.manager.core).resolved) == 1
 
 
 def test_a_subscription_is_no_destination(world: World) -> None:
@@ -184,7 +184,7 @@ def test_every_name_leads_somewhere_or_is_refused(
     known = {each: said for each, said in defined.items() if each not in there}
     expected = follow(known, there, default, name, manager)
     found = resolve(world.manager.core, name, manager)
-    if isinstance(found, Destination):
+    if isinstance(found, ResolvedName):
         header = found.header
         assert (found.queue.name, header and header.queue, header and header.queue_manager) == expected
         assert header is None or found.queue.definition.usage == "transmission"
@@ -231,18 +231,18 @@ def test_a_long_way_is_followed_and_a_longer_one_is_not() -> None:
     world.queue("END", usage="transmission")
     for number in range(MAX_DEFINITIONS + 1):
         define(world, f"A{number}", remote_queue_manager=f"A{number - 1}" if number else "END")
-    assert isinstance(resolve(world.manager.core, "Q", f"A{MAX_DEFINITIONS - 2}"), Destination)
+    assert isinstance(resolve(world.manager.core, "Q", f"A{MAX_DEFINITIONS - 2}"), ResolvedName)
     too_long = resolve(world.manager.core, "Q", f"A{MAX_DEFINITIONS}")
     assert isinstance(too_long, Undelivered) and too_long.reason == Reason.UNKNOWN_REMOTE_Q_MGR
     assert str(MAX_DEFINITIONS) in too_long.description
 
 
 def test_what_is_kept_in_mind_is_bounded_and_forgotten(world: World) -> None:
-    names = world.manager.core.names
+    names = names_of(world.manager.core)
     for number in range(MAX_RESOLVED + 10):
         resolve(world.manager.core, f"Q{number}", "QM2")
     assert len(names.resolved) <= MAX_RESOLVED
-    assert isinstance(resolve(world.manager.core, "Q", "QM2"), Destination)
+    assert isinstance(resolve(world.manager.core, "Q", "QM2"), ResolvedName)
     world.manager.delete_queue("QM2", False, False, world.now_us)
     world.manager.delete_queue("DEFAULT", False, False, world.now_us)
     assert isinstance(resolve(world.manager.core, "Q", "QM2"), Undelivered)
@@ -250,12 +250,12 @@ def test_what_is_kept_in_mind_is_bounded_and_forgotten(world: World) -> None:
     assert isinstance(resolve(world.manager.core, "Q", "QM2"), Undelivered)
     queue = world.manager.queue("QM2")
     world.manager.update_queue(replace(queue.definition, usage="transmission"), world.now_us)
-    assert isinstance(resolve(world.manager.core, "Q", "QM2"), Destination)
+    assert isinstance(resolve(world.manager.core, "Q", "QM2"), ResolvedName)
     world.put(queue)
     with pytest.raises(QueueInUse, match="usage"):
         world.manager.update_queue(replace(queue.definition, usage="normal"), world.now_us)
     define(world, "LATER", remote_queue="Q", remote_queue_manager="QM2")
-    assert isinstance(resolve(world.manager.core, "LATER", ""), Destination)
+    assert isinstance(resolve(world.manager.core, "LATER", ""), ResolvedName)
     world.manager.names.alter(RemoteQueueDefinition("LATER", "Q", "QM2", "NONE"), world.now_us)
     assert isinstance(resolve(world.manager.core, "LATER", ""), Undelivered)
     world.manager.names.delete("LATER", world.now_us)
@@ -436,7 +436,7 @@ def test_a_message_in_a_circle_comes_to_its_end() -> None:
         assert header is not None and bare != stored
         seen.append(int(header.hops))
         found = resolve(here.manager.core, header.queue, header.queue_manager)
-        assert isinstance(found, Destination)
+        assert isinstance(found, ResolvedName)
         on = onward(here.manager.core, found, header, bare)
         if isinstance(on, Undelivered):
             break
@@ -452,7 +452,7 @@ def test_what_has_come_to_its_queue_manager_is_put_as_it_was(world: World) -> No
     found, bare = take_transmission(with_transmission(MESSAGE, header))
     assert found == header
     destination = resolve(world.manager.core, header.queue, header.queue_manager)
-    assert isinstance(destination, Destination)
+    assert isinstance(destination, ResolvedName)
     assert onward(world.manager.core, destination, header, bare) == MESSAGE
 
 

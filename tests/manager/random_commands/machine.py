@@ -318,7 +318,7 @@ class Machine(RuleBasedStateMachine):
         expected = [topic.received, topic.received_bytes]
         expected += [topic.blocked, topic.blocked_total, topic.blocked_us]
         assert shown == expected, topic.name
-        assert node.topic is not None and node.topic.unrouted == topic.unrouted
+        assert node.unrouted == topic.unrouted
         assert node.statistics.depth == 0
 
     def teardown(self) -> None:

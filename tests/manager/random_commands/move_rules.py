@@ -11,7 +11,7 @@ from postroom.manager.administration.message_moves import Changed, DeleteMessage
 from postroom.manager.administration.message_search import Wanted
 from postroom.manager.administration.message_states import CHANGEABLE
 from postroom.manager.kernel.errors import DestinationPaused, LimitExceeded, NoMatchingMessage
-from postroom.manager.names.remote_queues import Destination
+from postroom.manager.names.remote_queues import ResolvedName
 from postroom.model.codes import Outcome
 from tests.manager.random_commands.machine import PUBLISHERS, SMALL, TEXTS, Machine, again
 from tests.manager.random_commands.reference_destination import Message, Place
@@ -68,7 +68,7 @@ class Moving(Machine):
             self.queue(name),
             Asked(),
             wanted_by(wanted, id),
-            Destination(self.queue(to), None),
+            ResolvedName(self.queue(to), None),
             False,
             in_pieces,
         )

@@ -107,7 +107,7 @@ def test_a_restart_keeps_what_is_held_and_at_which_position(world: LedgerWorld, 
     world.restart()
     world.turn()
     assert confirm(world, spark.assigned) == sum(1 for position, _ in before if position > cut)
-    assert world.manager.queue("q").empty()
+    assert world.manager.queue("q").is_empty()
 
 
 def test_the_window_bounds_what_it_holds_and_confirming_makes_room(world: LedgerWorld) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from postroom.amqp.message.sections import Data, Message
 from postroom.ledger.format.records import SET_BASE
+from postroom.manager.destinations.routing import slows_down
 from postroom.manager.kernel.errors import (
     NameNotAllowed,
     NotAllowed,
@@ -16,7 +17,6 @@ from postroom.manager.kernel.errors import (
     SubscriptionInUse,
 )
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
-from postroom.manager.topics.routing import slows_down
 from postroom.model.codes import Outcome
 from tests.manager.store_face import StoreFace
 from tests.manager.topic_world import TopicWorld
@@ -71,7 +71,7 @@ def test_without_subscription_the_ledger_tells_of_the_arrival_alone(world: Topic
     assert world.sets() == [[]]
     arrival = world.arrivals[0]
     assert (arrival["body_len"], arrival["flags"], arrival["parent_queue"]) == (0, 1, topic.id)
-    assert topic.topic is not None and topic.topic.unrouted == 1
+    assert topic.unrouted == 1
     assert topic.statistics.depth == 0
 
 
@@ -150,7 +150,7 @@ def test_another_topic_selector_or_no_local_replaces_a_subscription_that_is_not_
     world.close(consumer)
     new = world.subscribe(**{"name": "s", "durable": True, **other})
     assert old.deleted and new is not old
-    assert new.empty()
+    assert new.is_empty()
     assert world.manager.durable_subscription("me", "s") is new
 
 
@@ -380,7 +380,12 @@ def test_dead_letters_can_go_to_a_topic(world: TopicWorld) -> None:
             world.accept(reader, entry)
     world.turn()
     core = world.manager.core
-    assert (core.cached_bytes, core.volatile_bytes, core.live_entries, core.shared_bodies) == (0, 0, 0, {})
+    assert (
+        core.memory.cached_bytes,
+        core.memory.volatile_bytes,
+        core.memory.live_entries,
+        core.memory.shared_bodies,
+    ) == (0, 0, 0, {})
 
 
 def test_a_paused_subscription_refuses_the_publish_for_all(world: TopicWorld) -> None:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
-from postroom.manager.queues.queue import Queue
-from postroom.manager.topics.registry import Subscribing
+from postroom.manager.queues.queue import Queue, Subscription
 from postroom.model.codes import Outcome
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import recount
@@ -39,11 +39,15 @@ class TopicWorld(LedgerWorld):
         return self.consumer(self.subscription(number), credit)
 
     def depths(self) -> set[int]:
-        return {int(queue.statistics.depth) for queue in self.manager.queues.values() if queue.subscription}
+        return {
+            int(queue.statistics.depth)
+            for queue in self.manager.queues.values()
+            if isinstance(queue, Subscription)
+        }
 
     def purge_all(self) -> None:
         for queue in list(self.manager.queues.values()):
-            if queue.subscription is not None:
+            if isinstance(queue, Subscription):
                 self.manager.purge_queue(queue.name, self.now_us)
         self.turn()
 

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from postroom.spark.store import open_store
-from postroom.spark.store.protocol import OWN_FOLDER, DataFile, TableStore
+from postroom.spark.store.protocol import OWN_FOLDER, DataFile
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
 from tests.spark.damage.specimens import Specimen
 

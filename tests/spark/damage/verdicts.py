@@ -20,7 +20,8 @@ from postroom.spark.audit.tables import (
 )
 from postroom.spark.pipeline.engine import HereEngine
 from postroom.spark.store import open_store, read_folded
-from postroom.spark.store.protocol import DONE, DataFile, TableState, TableStore
+from postroom.spark.store.protocol import DONE, DataFile, TableState
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
 from postroom.spark.tables.fold import fold, partials

@@ -10,7 +10,8 @@ from postroom.spark.ledger_source.positions import Position
 from postroom.spark.pipeline import compaction
 from postroom.spark.pipeline.engine import HereEngine
 from postroom.spark.store.formats import FORMATS
-from postroom.spark.store.protocol import CHECKPOINT_COMMITS, DataFile, TableState, TableStore
+from postroom.spark.store.protocol import CHECKPOINT_COMMITS, DataFile, TableState
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
 
 LEDGER = "00000000-0000-0000-0000-00000000000a"

@@ -21,9 +21,9 @@ from postroom.spark.store.protocol import (
     OPEN,
     TableConflict,
     TableError,
-    TableStore,
     VersionGone,
 )
+from postroom.spark.store.table_store import TableStore
 from tests.spark.store.small_tables import (
     DAY,
     EPOCH_ID,

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from postroom.spark.filesystems import exclusive_files
 from postroom.spark.store import files
 from postroom.spark.store.parquet import ParquetStore
-from postroom.spark.store.protocol import OPEN, TableStore
+from postroom.spark.store.protocol import OPEN
+from postroom.spark.store.table_store import TableStore
 from tests.spark.store.small_tables import DAY, LEDGER, append, compact, serials, small_store
 
 MIB = 1 << 20

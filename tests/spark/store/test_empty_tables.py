@@ -13,7 +13,7 @@ from postroom.spark.store import open_store, read_folded
 from postroom.spark.store.formats import FORMATS
 from postroom.spark.store.protocol import VersionGone
 from postroom.spark.store.queries import duckdb_query
-from postroom.spark.store.source import TableReader, struct_of, table_options
+from postroom.spark.store.source import TableReader, table_options, table_struct
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.views import fold_sql, levels_sql, pending_sql, quantile_sql
 from tests.ledger.ledger_maker import LedgerMaker
@@ -37,7 +37,7 @@ def test_each_table_is_empty(tables: Path, name: str) -> None:
     assert rows_of(tables, name) == []
     found = duckdb.sql(duckdb_query(store)).to_arrow_table()
     assert (found.num_rows, found.schema.names) == (0, definition.schema.names)
-    reader = TableReader(table_options({"path": str(tables), "table": name}), struct_of(definition))
+    reader = TableReader(table_options({"path": str(tables), "table": name}), table_struct(definition))
     assert [batch for part in reader.partitions() for batch in reader.read(part) if len(batch)] == []
     nothing = read_folded(store)
     assert duckdb.sql(fold_sql(definition, "nothing", "duckdb")).fetchall() == []

@@ -11,15 +11,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from postroom.spark.store import open_store, read_folded
 from postroom.spark.store.formats import detect_format
-from postroom.spark.store.protocol import (
-    DONE,
-    NO_VERSION,
-    OPEN,
-    TableConflict,
-    TableError,
-    TableStore,
-    VersionGone,
-)
+from postroom.spark.store.protocol import DONE, NO_VERSION, OPEN, TableConflict, TableError, VersionGone
+from postroom.spark.store.table_store import TableStore
 from tests.spark.store.small_tables import DAY, LEDGER, append, at, compact, rows, serials, small_store
 from tests.spark.store.test_evolution import NEWER
 

@@ -14,7 +14,8 @@ from postroom.spark.filesystems.exclusive_files import NoConditionalPut, create_
 from postroom.spark.store import open_store
 from postroom.spark.store.formats import detect_format
 from postroom.spark.store.parquet import ParquetStore
-from postroom.spark.store.protocol import TableConflict, TableError, TableStore
+from postroom.spark.store.protocol import TableConflict, TableError
+from postroom.spark.store.table_store import TableStore
 from tests.spark.object_store import object_store
 from tests.spark.store.small_tables import SMALL, append, at, compact, rows, serials, small_store
 

@@ -12,8 +12,9 @@ from deltalake import DeltaTable
 
 from postroom.spark.store import read_folded
 from postroom.spark.store.folded import read_bucket
-from postroom.spark.store.protocol import DONE, OPEN, TableError, TableStore
+from postroom.spark.store.protocol import DONE, OPEN, TableError
 from postroom.spark.store.queries import duckdb_query
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
 from tests.spark.store.small_tables import DAY, LEDGER, OTHER, at, rows, small_store
 

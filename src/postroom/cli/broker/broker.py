@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, shown, url_option
-from postroom.cli.common.object_commands import show_json
+from postroom.cli.common.listing import show_json
 from postroom.cli.common.switches import show_counters
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.groups import Group

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, url_option
-from postroom.cli.common.object_commands import show_json
+from postroom.cli.common.listing import show_json
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.groups import Group
 from postroom.model.entity_types import LEASE_TYPE

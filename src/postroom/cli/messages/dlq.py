@@ -15,10 +15,10 @@ from postroom.channel.rules.lines import MAX_TABLE_CHARS
 from postroom.channel.rules.parser import check_table
 from postroom.channel.rules.table import RulesTable
 from postroom.cli.common.broker_connection import BrokerError, connected, json_option, shown, url_option
+from postroom.cli.common.listing import show_list
 from postroom.cli.common.message_selection import Found, id_text, selector_option, which, which_options
 from postroom.cli.common.message_view import as_text
 from postroom.cli.common.names import check_there
-from postroom.cli.common.object_commands import show_list
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.groups import Group
 from postroom.cli.messages.message import as_fields, if_paused_option, in_pieces_of

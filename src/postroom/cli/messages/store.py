@@ -11,10 +11,10 @@ from typing import Any, Final, TypeVar
 import click
 
 from postroom.cli.common.broker_connection import EXIT_NOTHING, connected, json_option, shown, url_option
+from postroom.cli.common.listing import show_json
 from postroom.cli.common.message_selection import id_text, id_value
 from postroom.cli.common.message_view import message_fields
 from postroom.cli.common.names import check_there
-from postroom.cli.common.object_commands import show_json
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.common.times import age_s
 from postroom.cli.groups import Group

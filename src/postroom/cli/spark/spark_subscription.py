@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, shown, url_option
-from postroom.cli.common.object_commands import by_name, show_json, show_one
+from postroom.cli.common.listing import by_name, show_json, show_one
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.common.times import age_s
 from postroom.cli.groups import Group

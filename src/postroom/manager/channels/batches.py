@@ -10,7 +10,8 @@ from postroom.manager.kernel.group_transitions import decide, decision, groups_b
 from postroom.manager.kernel.memory import drop_body
 from postroom.manager.kernel.transitions import acquire, step
 from postroom.manager.queues.placement import ended
-from postroom.manager.queues.returned_entries import come_back
+from postroom.manager.queues.queue import as_queue
+from postroom.manager.undeliverable.returned_entries import come_back
 from postroom.model import numbers as n
 
 
@@ -32,7 +33,7 @@ def take(core: Core, end: SendingEnd, entry: Entry) -> None:
 
 def _take_outside(core: Core, consumer: Consumer, entry: Entry) -> None:
     if not consumer.recorded:
-        core.record_consumer(consumer)
+        core.holders.open_consumer(consumer)
     acquire(core, entry, consumer.id, consumer)
     consumer.held.add(entry)
     drop_body(core, entry)
@@ -47,28 +48,28 @@ def _count(core: Core, end: SendingEnd) -> None:
         end.seen = 0
         if end.batch.recorded:
             end.full.append(end.batch)
-            end.batch = end.channel.new_batch(core.new_holder_id(), core.now_us)
+            end.batch = end.channel.new_batch(core.holders.ids.take(), core.now_us)
 
 
 def _open(core: Core, end: SendingEnd, batch: Batch) -> None:
     name = end.channel.name
     batch.recorded = True
     told = {"name": f"{name} {batch.luwid.hex()}", "channel": name, "luwid": batch.luwid.hex()}
-    core.record_holder(batch.id, n.CHANNEL_BATCH, json.dumps(told).encode())
+    core.holders.open(batch.id, n.CHANNEL_BATCH, json.dumps(told).encode())
     end.channel.batches.append(batch)
 
 
 def hold(batch: Batch, entry: Entry) -> None:
     """``entry`` is the batch's."""
     entry.owner = batch
-    entry.queue.held.add(entry)
+    as_queue(entry.queue).held.add(entry)
     batch.entries.append(entry)
     batch.count += 1
 
 
 def let_go(batch: Batch, entry: Entry) -> None:
     """It isn't any more; what becomes of it is the caller's to say."""
-    entry.queue.held.discard(entry)
+    as_queue(entry.queue).held.discard(entry)
     batch.entries.remove(entry)
 
 
@@ -80,7 +81,7 @@ def forward(core: Core, batch: Batch) -> None:
         groups = groups_by(entries, n.GET_UNCONFIRMED, n.CHANNEL_BATCH, n.EVENT_FORWARD)
         decision(core, batch.id, n.CHANNEL_BATCH, n.EVENT_FORWARD, groups)
     for entry in entries:
-        entry.queue.held.discard(entry)
+        as_queue(entry.queue).held.discard(entry)
         decide(entry, n.EVENT_FORWARD, 0)
         ended(core, entry)
     _close(core, batch)
@@ -91,7 +92,7 @@ def back_out(core: Core, batch: Batch) -> None:
     entries = batch.entries
     batch.entries = []
     for entry in reversed(entries):
-        entry.queue.held.discard(entry)
+        as_queue(entry.queue).held.discard(entry)
         come_back(core, entry, n.EVENT_UNDO, 0)
         core.ledger.boundary()
     _close(core, batch)
@@ -99,6 +100,6 @@ def back_out(core: Core, batch: Batch) -> None:
 
 def _close(core: Core, batch: Batch) -> None:
     if batch.recorded:
-        core.record_holder_closed(batch.id, n.CHANNEL_BATCH)
+        core.holders.close(batch.id, n.CHANNEL_BATCH)
     else:
-        core.holder_ids.give_back(batch.id)
+        core.holders.ids.give_back(batch.id)

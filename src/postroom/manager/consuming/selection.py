@@ -13,23 +13,30 @@ from mypy_extensions import i64
 
 from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
 from postroom.ledger.storage.body_requests import Body
+from postroom.manager.consuming.body_fetch import readable, request, wait_for_durable
 from postroom.manager.consuming.eligibility import may_go
+from postroom.manager.consuming.unit_turns import catch_up
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import SelectorRefused
 from postroom.manager.kernel.memory import keep_body
 from postroom.manager.queues.band import Band
-from postroom.manager.queues.body_fetch import readable, request, wait_for_durable
 from postroom.manager.queues.entry_lookup import find_again, pick
-from postroom.manager.queues.expiry import expire, expire_available, expired
 from postroom.manager.queues.placement import put_back_packed, take_packed
-from postroom.manager.queues.queue import PRIORITIES, Queue
-from postroom.manager.queues.selector_cursor import Key, SelectorCursor, key_of, note_verdict, verdict_on
+from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
+from postroom.manager.queues.selector_cursor import (
+    Key,
+    SelectorCursor,
+    key_of,
+    note_verdict,
+    search_memory_of,
+    verdict_on,
+)
 from postroom.manager.queues.selector_evaluation import judge
-from postroom.manager.queues.unit_turns import catch_up
-from postroom.manager.queues.unreadable_bodies import without_body
 from postroom.manager.undeliverable.dead_letters import discard_damaged
+from postroom.manager.undeliverable.expiry import expire, expire_available, expired
+from postroom.manager.undeliverable.unreadable_bodies import without_body
 from postroom.model import numbers as n
 from postroom.model.selector.errors import SelectorInvalid
 from postroom.model.selector.selector import Selector, parse
@@ -50,7 +57,7 @@ def use_cursor(core: Core, queue: Queue, selector: Selector) -> SelectorCursor:
     """The cursor of ``selector`` on ``queue``, with one user more; perhaps one that somebody left."""
     cursor = queue.selectors.cursors.get(selector.text)
     if cursor is None:
-        cursor = SelectorCursor(core.new_cursor_id(), queue, selector, core.search_memory)
+        cursor = SelectorCursor(queue, queue.selectors, selector, search_memory_of(core))
         queue.selectors.cursors[selector.text] = cursor
         for band in queue.bands:
             for entry in band.returned:
@@ -69,7 +76,7 @@ def leave_cursor(cursor: SelectorCursor) -> None:
     cursor.users -= 1
     if cursor.users > 0:
         return
-    queue = cursor.queue
+    queue = as_queue(cursor.queue)
     queue.selectors.in_use -= 1
     cursor.rest()
     del queue.selectors.cursors[cursor.selector.text]
@@ -96,7 +103,7 @@ def next_wanted(core: Core, cursor: SelectorCursor, consumer: Consumer) -> Entry
     cursor.searches += 1
     priority: i64 = PRIORITIES - 1
     while priority >= 0 and not cursor.busy:
-        entry = _next_of(core, cursor, cursor.queue.bands[priority], consumer)
+        entry = _next_of(core, cursor, as_queue(cursor.queue).bands[priority], consumer)
         if entry is not None:
             return entry
         priority -= 1
@@ -111,7 +118,7 @@ def _next_of(core: Core, cursor: SelectorCursor, band: Band, consumer: Consumer)
         _judge_apart(core, cursor, band)
     while not cursor.busy:
         key = _first_key(core, cursor, band, consumer)
-        if catch_up(core, cursor.queue):
+        if catch_up(core, as_queue(cursor.queue)):
             continue
         if key is not None and cursor.passed(priority, key[0], key[1]):
             return _with_body(core, cursor, band, key)
@@ -146,7 +153,7 @@ def _first_key(core: Core, cursor: SelectorCursor, band: Band, consumer: Consume
 
 def _may_go(cursor: SelectorCursor, consumer: Consumer, band: Band, entry: Entry | None, key: Key) -> bool:
     """Whether a wanted entry may go to ``consumer``; for a packed one only its group can forbid it."""
-    queue = cursor.queue
+    queue = as_queue(cursor.queue)
     if entry is None:
         found = band.backlog.find(key[0], key[1]) if queue.groups is not None else None
         if found is None:
@@ -157,7 +164,7 @@ def _may_go(cursor: SelectorCursor, consumer: Consumer, band: Band, entry: Entry
 
 def _with_body(core: Core, cursor: SelectorCursor, band: Band, key: Key) -> Entry | None:
     """The entry at ``key`` as an object with its body; None: that must be read first, or its time is over."""
-    queue, body = cursor.queue, cursor.bodies[key]
+    queue, body = as_queue(cursor.queue), cursor.bodies[key]
     entry = band.find(key[0], key[1])
     if entry is None:
         return _unpacked(core, cursor, band, key, body)
@@ -174,18 +181,18 @@ def _with_body(core: Core, cursor: SelectorCursor, band: Band, key: Key) -> Entr
 def _unpacked(core: Core, cursor: SelectorCursor, band: Band, key: Key, body: bytes | None) -> Entry | None:
     found = band.backlog.find(key[0], key[1])
     assert found is not None
-    entry = take_packed(core, cursor.queue, band, found[0], found[1])
+    entry = take_packed(core, as_queue(cursor.queue), band, found[0], found[1])
     if expired(core, entry):
         expire(core, entry)
         cursor.busy = True
-        core.woken.append(cursor.queue)  # for the next one
+        core.agenda.woken.append(cursor.queue)  # for the next one
         return None
     if body is not None:
         keep_body(core, entry, body)
     if entry.body is not None:
         cursor.forget_first(band.priority, key)
         return entry
-    put_back_packed(core, cursor.queue, entry)
+    put_back_packed(core, as_queue(cursor.queue), entry)
     _ask(core, cursor, [entry], [entry], False)
     return None
 
@@ -195,10 +202,10 @@ def _unpacked(core: Core, cursor: SelectorCursor, band: Band, key: Key, body: by
 
 def _may_judge(core: Core, cursor: SelectorCursor) -> bool:
     """Whether this turn may do more; else the next one goes on."""
-    if core.judgements_left > 0:
+    if core.budget.judgements > 0:
         return True
     cursor.busy = True
-    core.leave_for_next_turn(cursor.queue)
+    core.agenda.leave_for_next_turn(cursor.queue)
     return False
 
 
@@ -211,7 +218,7 @@ def _judge_object(core: Core, cursor: SelectorCursor, entry: Entry, missing: lis
         if body is None and cursor.selector.needs_sections:
             missing.append(entry)
             return
-        core.judgements_left -= 1
+        core.budget.judgements -= 1
         said = 1 if judge(cursor, entry, body or b"") else 0
         note_verdict(entry, cursor, said == 1)
     if said == 1:
@@ -300,7 +307,7 @@ def _judge_packed(core: Core, cursor: SelectorCursor, entry: Entry, missing: lis
     elif cursor.selector.needs_sections:
         missing.append(entry)
     else:
-        core.judgements_left -= 1
+        core.budget.judgements -= 1
         if judge(cursor, entry, b""):
             cursor.wants(entry.priority, key_of(entry), None)
     if not missing:
@@ -331,7 +338,7 @@ def _ask(
     for index, entry in enumerate(entries):
         if not readable(core, entry):
             if not copies:
-                wait_for_durable(core, cursor.queue)
+                wait_for_durable(core, as_queue(cursor.queue))
             break
         bytes_left -= entry.body_len
         if copies and bytes_left < 0:
@@ -360,7 +367,7 @@ def fetched(core: Core, cursor: SelectorCursor, copies: list[Entry], bodies: lis
             _judge_read(core, cursor, copy, original, key, body)
         if cursor.walking:
             cursor.at(copy.priority, copy.place, copy.ordinal)
-    core.woken.append(cursor.queue)
+    core.agenda.woken.append(cursor.queue)
 
 
 def _arrived(core: Core, cursor: SelectorCursor) -> None:
@@ -368,7 +375,7 @@ def _arrived(core: Core, cursor: SelectorCursor) -> None:
     memory = cursor.memory
     memory.reading_bytes -= cursor.asked_bytes
     cursor.asked_bytes = 0
-    core.woken.extend(memory.waiting.values())
+    core.agenda.woken.extend(memory.waiting.values())
     memory.waiting = {}
 
 
@@ -377,9 +384,9 @@ def _without_body(
 ) -> None:
     """What is damaged isn't wanted, and ends if it was; what the disk didn't give is judged later."""
     if isinstance(damage, BodyUnreadable):
-        spot = find_again(cursor.queue, copy)
+        spot = find_again(as_queue(cursor.queue), copy)
         if spot is not None:
-            without_body(core, pick(core, cursor.queue, spot), damage)
+            without_body(core, pick(core, as_queue(cursor.queue), spot), damage)
         return
     if original is None:
         return
@@ -394,7 +401,7 @@ def _judge_read(
     said = verdict_on(original, cursor) if original is not None else -1
     needed = said == 1
     if said < 0:
-        core.judgements_left -= 1
+        core.budget.judgements -= 1
         said = 1 if judge(cursor, copy, body) else 0
         if original is not None:
             note_verdict(original, cursor, said == 1)

@@ -1,13 +1,19 @@
 """What queues, topics and subscriptions have in common: a name, what was defined, limits, a quota, what is
 paused, who puts, and when the queue manager looks at them again."""
 
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from postroom.manager.kernel.duplicate_window import DuplicateWindow
 from postroom.manager.kernel.options import ACCESS_EXCLUSIVE, POLICY_REDIRECT, QueueDefinition
 from postroom.manager.kernel.quota_definition import Quota
 from postroom.manager.kernel.quota_pool import Pool
+from postroom.manager.kernel.statistics import HeldByAll, Statistics
+
+if TYPE_CHECKING:
+    from postroom.manager.kernel.consumer import Producer
+    from postroom.manager.kernel.overrides import Overrides
 
 NO_BOUND: Final = 0x7FFF_FFFF_FFFF_FFFF
 
@@ -106,3 +112,65 @@ class Schedule:
         """A channel wants to be triggered by it."""
         self.news = False
         """Something may have become available, and those who wait for it have not been run since."""
+
+
+@final
+class Annotation:
+    """Message annotations of one entry, which the ledger has under ``id``."""
+
+    __slots__ = ("id", "values")
+
+    def __init__(self, id: i64, values: dict[str, object]) -> None:
+        self.id: i64 = id
+        self.values = values
+
+
+class Destination:
+    """A queue, a subscription or a topic, as those who put see it, and as an entry knows where it lies."""
+
+    def __init__(
+        self, id: i64, definition: QueueDefinition, max_message_bytes: i64, held_by_all: HeldByAll
+    ) -> None:
+        self.id: i64 = id
+        self.name = definition.name
+        self.statistics = Statistics(held_by_all)
+        self.deleted = False
+        self.limits = Limits()
+        self.quota = QuotaAssignment()
+        self.overrides: Overrides | None = None
+        self.switches = Switches()
+        self.schedule = Schedule()
+        self.duplicates: DuplicateWindow | None = None
+        """The message ids that it has taken last; None where it doesn't remember any."""
+        self.producers: dict[Producer, None] = {}
+        """Those that are attached to it, suspended ones included."""
+        self.taps: i64 = 0
+        """Reasons to store the bodies of non-persistent messages, too: see `tap`."""
+        self.annotated: dict[int, Annotation] | None = None
+        """Of its entries that have annotations beside their bodies in the ledger, by serial; None: none."""
+        self._take(definition, max_message_bytes)
+
+    def define(self, definition: QueueDefinition, max_message_bytes: i64) -> None:
+        """Take over another definition; ``max_message_bytes`` is the queue manager's bound."""
+        self._take(definition, max_message_bytes)
+
+    def _take(self, definition: QueueDefinition, max_message_bytes: i64) -> None:
+        self.definition = definition
+        self.limits.define(definition, max_message_bytes)
+        self._size_duplicates(definition.duplicate_window)
+
+    def _size_duplicates(self, size: i64) -> None:
+        if size == 0:
+            self.duplicates = None
+        elif self.duplicates is None:
+            self.duplicates = DuplicateWindow(size)
+        else:
+            self.duplicates.resize(size)
+
+    def is_empty(self) -> bool:
+        """Whether nothing is here, in flight included."""
+        return self.statistics.depth == 0
+
+    def deleted_text(self) -> str:
+        """What its links are told when it is deleted."""
+        return f"{self.definition.kind} {self.name!r} has been deleted"

@@ -1,187 +1,120 @@
-"""Confirm ids and browse locks: who holds entries by the verbs of the message store.
+"""Holders and producers in the ledger: their ids, of 32 bits, and the records of their coming and going.
 
-A confirm id is the application's number; on each queue it is one holder for what was put or got under it, and
-one more for each lock through which something was got, so that undo finds the way back to the lock. Holders
-are in the ledger from their first entry to their last, and are kept over a restart.
+Ids ascend, so that for as long as can be none is used twice. A broker with very many transactions or batches
+comes to the end of them within days: from there on those serve again that were given back, the oldest first,
+and the next start begins at 1 again, leaving out who is still there.
 """
 
 import json
-from typing import TYPE_CHECKING, Final, final
+from collections import deque
+from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager.kernel.core import Core
-from postroom.manager.kernel.entry import Entry
+from postroom.ledger.format.block import BlockBuilder
+from postroom.ledger.format.records import RecordType
+from postroom.manager.kernel.consumer import Consumer, Producer
 from postroom.manager.kernel.errors import LimitExceeded
-from postroom.model import numbers as n
 
-if TYPE_CHECKING:
-    from postroom.manager.message_store.pending_requests import StoreRequest
-    from postroom.manager.queues.queue import Queue
+_HOLDER_OPENED: Final = int(RecordType.HOLDER_OPENED)
+_HOLDER_CLOSED: Final = int(RecordType.HOLDER_CLOSED)
+_PRODUCER_OPENED: Final = int(RecordType.PRODUCER_OPENED)
+_PRODUCER_CLOSED: Final = int(RecordType.PRODUCER_CLOSED)
+_CONSUMER: Final = 1
 
-NO_CONFIRM_ID: Final = 0
-"""Unassured: nothing is to be confirmed."""
-NO_LOCK: Final = 0
-
-MAX_CONFIRMED: Final = 10_000
-"""Confirmed gets of one queue that are remembered, so that a confirmation can be repeated."""
-
-
-@final
-class BrowseLock:
-    """One browse with lock: every entry that it found, as long as nobody has unlocked, got or deleted it."""
-
-    def __init__(self, id: i64, confirm_id: i64, until_us: i64) -> None:
-        self.id: i64 = id
-        """Also the lock id that the client gives."""
-        self.confirm_id: i64 = confirm_id
-        """Which undo unlocks what is locked; `NO_CONFIRM_ID` none."""
-        self.until_us: i64 = until_us
-        """The end of its lease; 0 never."""
-        self.entries: dict[int, Entry] = {}
-        """Locked now, by serial, in the order of the browse."""
-        self.got: i64 = 0
-        """Got through it and not confirmed: an undo locks them again."""
-        self.over = False
-        """Its lease has ended: what an undo brings back is unlocked at once."""
-        self.since_us: i64 = 0
-        self.user = ""
-        """Who has asked for it."""
+LAST_ID: Final = 0xFFFF_FFFF
+MAX_GIVEN_BACK: Final = 1 << 16
+"""Ids that are remembered for the time when no new ones are left: so many holders can be there beside those
+that never end."""
 
 
 @final
-class ConfirmIdHolder:
-    """What was put or got under one confirm id; ``lock`` is the one that it was got through, if any."""
+class HolderIds:
+    """Which id is next."""
 
-    def __init__(self, id: i64, confirm_id: i64, lock: BrowseLock | None) -> None:
-        self.id: i64 = id
-        self.kind: i64 = n.CONFIRM_ID
-        self.confirm_id: i64 = confirm_id
-        self.lock = lock
-        self.entries: dict[int, Entry] = {}
-        self.since_us: i64 = 0
-        """When its first entry came."""
-        self.user = ""
-        """Who has put or got that."""
+    def __init__(self, last: i64 = LAST_ID) -> None:
+        self._last: i64 = last
+        self._next: i64 = 1
+        self._taken: set[int] = set()
+        """Ids from `_next` on that are not free."""
+        self._given_back: deque[int] = deque(maxlen=MAX_GIVEN_BACK)
+
+    def take(self) -> i64:
+        """An id that nobody has; raises LimitExceeded where all are taken."""
+        while self._next <= self._last:
+            id = self._next
+            self._next = id + 1
+            if not self._taken or int(id) not in self._taken:
+                return id
+            self._taken.discard(int(id))
+        if not self._given_back:
+            raise LimitExceeded(
+                f"all {self._last} ids of holders and producers are in use: close consumers or producers, or "
+                "restart the broker"
+            )
+        return self._given_back.popleft()
+
+    def give_back(self, id: i64) -> None:
+        """Its holder or producer is no more, and the ledger has been told so."""
+        self._given_back.append(int(id))
+
+    def go_on(self, next_id: i64, taken: set[int]) -> None:
+        """After a restart: the first id that has never been used, and those of who is still there."""
+        if next_id > self._last // 2:
+            self._next = 1
+            self._taken = set(taken)
+        else:
+            self._next = max(self._next, next_id)
 
 
 @final
-class QueueStore:
-    """The holders of one queue, and the requests that wait there."""
+class Holders:
+    """Who holds and who puts, as the ledger names them."""
 
-    def __init__(self) -> None:
-        self.holders: dict[tuple[int, int], ConfirmIdHolder] = {}
-        """By confirm id and lock id (`NO_LOCK`)."""
-        self.locks: dict[int, BrowseLock] = {}
-        self.held: dict[int, Entry] = {}
-        """Everything that they hold, by serial."""
-        self.serials: dict[bytes, int] = {}
-        """Of what they hold, by unique id."""
-        self.unique_ids: dict[int, bytes] = {}
-        self.confirmed: dict[bytes, int] = {}
-        """Gets that were confirmed last, since the start: confirm ids by unique id."""
-        self.unread: list[int] = []
-        """Held since before the start: their unique ids have to be read."""
-        self.expiry_us: i64 = 0
-        """Not later than the first expiry of anything held; 0 none."""
-        self.waiting: list[StoreRequest] = []
+    def __init__(self, ledger: BlockBuilder) -> None:
+        self._ledger = ledger
+        self.ids = HolderIds()
 
+    def open_producer(self, producer: Producer) -> None:
+        """Write the producer to the ledger; before its first message."""
+        producer.recorded = True
+        self._ledger.record(_PRODUCER_OPENED, 0, 0, producer.id, 0, 0, _producer_detail(producer))
 
-def store_of(queue: "Queue") -> QueueStore:
-    """The queue's store, made when first needed."""
-    if queue.store is None:
-        queue.store = QueueStore()
-    return queue.store
+    def close_producer(self, producer: Producer) -> None:
+        """It is no more; it need not be in the ledger."""
+        if producer.recorded:
+            self._ledger.record(_PRODUCER_CLOSED, 0, 0, producer.id, 0, 0, b"")
+        self.ids.give_back(producer.id)
 
+    def open_consumer(self, consumer: Consumer) -> None:
+        """Write the consumer to the ledger as a holder; before its first delivery."""
+        consumer.recorded = True
+        self.open(consumer.id, _CONSUMER, _consumer_detail(consumer))
 
-def confirm_id_holder(
-    core: Core, queue: "Queue", confirm_id: i64, lock: BrowseLock | None, user: str
-) -> ConfirmIdHolder:
-    """The holder of that confirm id, made for ``user`` when first needed. Raises LimitExceeded when it has
-    all it may."""
-    holders = store_of(queue).holders
-    key = (int(confirm_id), int(lock.id) if lock is not None else NO_LOCK)
-    holder = holders.get(key)
-    if holder is None:
-        holder = ConfirmIdHolder(core.new_holder_id(), confirm_id, lock)
-        holders[key] = holder
-        holder.since_us, holder.user = core.now_us, user
-        told = {"queue": int(queue.id), "confirm_id": key[0], "lock": key[1], **_begun(core, user)}
-        core.record_holder(holder.id, n.CONFIRM_ID, json.dumps(told).encode())
-    if len(holder.entries) >= core.options.max_confirm_id_entries:
-        raise LimitExceeded(
-            f"confirm id {confirm_id} holds {len(holder.entries)} messages of queue {queue.name!r}, "
-            "its limit (max_confirm_id_entries): confirm or undo some"
-        )
-    return holder
+    def open(self, id: i64, kind: i64, detail: bytes) -> None:
+        """Write a holder of another kind to the ledger; ``detail`` is JSON."""
+        self._ledger.record(_HOLDER_OPENED, 0, 0, id, kind, 0, detail)
+
+    def close(self, id: i64, kind: i64) -> None:
+        """What was recorded is no more."""
+        self._ledger.record(_HOLDER_CLOSED, 0, 0, id, kind, 0, b"")
+        self.ids.give_back(id)
 
 
-def _begun(core: Core, user: str) -> dict[str, object]:
-    return {"since_us": int(core.now_us), "user": user}
+def _consumer_detail(consumer: Consumer) -> bytes:
+    who = consumer.options
+    detail = {"name": who.name, "container": who.container, "user": who.user, "queue": consumer.queue.name}
+    if who.selector:
+        detail["selector"] = who.selector
+    if who.channel:
+        detail["channel"] = who.channel
+    return json.dumps(detail, ensure_ascii=False).encode()
 
 
-def open_lock(core: Core, queue: "Queue", confirm_id: i64, until_us: i64, user: str) -> BrowseLock:
-    """A new lock of ``user``, which holds nothing yet."""
-    lock = BrowseLock(core.new_holder_id(), confirm_id, until_us)
-    lock.since_us, lock.user = core.now_us, user
-    store_of(queue).locks[int(lock.id)] = lock
-    told = {
-        "queue": int(queue.id),
-        "confirm_id": int(confirm_id),
-        "until_us": int(until_us),
-        **_begun(core, user),
-    }
-    core.record_holder(lock.id, n.BROWSE_LOCK, json.dumps(told).encode())
-    core.set_alarm(queue, until_us)
-    return lock
-
-
-def keep(core: Core, queue: "Queue", entry: Entry, unique_id: bytes) -> None:
-    """``entry``, which its holder has taken, is on the store's books; b"": its unique id isn't known."""
-    store = store_of(queue)
-    queue.held.add(entry)
-    store.held[int(entry.serial)] = entry
-    if unique_id:
-        store.serials[unique_id] = int(entry.serial)
-        store.unique_ids[int(entry.serial)] = unique_id
-    else:
-        store.unread.append(int(entry.serial))
-    if entry.expiry_us != 0 and (store.expiry_us == 0 or entry.expiry_us < store.expiry_us):
-        store.expiry_us = entry.expiry_us
-        core.set_alarm(queue, entry.expiry_us)
-
-
-def forget(queue: "Queue", entry: Entry) -> None:
-    """``entry``, which its holder has let go, is off the books."""
-    store = store_of(queue)
-    serial = int(entry.serial)
-    queue.held.discard(entry)
-    del store.held[serial]
-    unique_id = store.unique_ids.pop(serial, b"")
-    if unique_id:
-        del store.serials[unique_id]
-
-
-def note_confirmed(entry: Entry) -> None:
-    """The get of ``entry`` is about to be confirmed: the same confirmation may come again."""
-    store, holder = store_of(entry.queue), entry.owner
-    unique_id = store.unique_ids.get(int(entry.serial), b"")
-    if not unique_id or not isinstance(holder, ConfirmIdHolder):
-        return
-    store.confirmed.pop(unique_id, None)
-    store.confirmed[unique_id] = int(holder.confirm_id)
-    if len(store.confirmed) > MAX_CONFIRMED:
-        del store.confirmed[next(iter(store.confirmed))]
-
-
-def close_if_empty(core: Core, queue: "Queue", holder: object) -> None:
-    """A holder that holds nothing any more is none."""
-    store = store_of(queue)
-    if isinstance(holder, BrowseLock):
-        if not holder.entries and holder.got == 0 and store.locks.pop(int(holder.id), None) is not None:
-            core.record_holder_closed(holder.id, n.BROWSE_LOCK)
-    elif isinstance(holder, ConfirmIdHolder) and not holder.entries:
-        lock = holder.lock
-        key = (int(holder.confirm_id), int(lock.id) if lock is not None else NO_LOCK)
-        if store.holders.pop(key, None) is not None:
-            core.record_holder_closed(holder.id, n.CONFIRM_ID)
+def _producer_detail(producer: Producer) -> bytes:
+    detail = {"name": producer.name, "container": producer.container, "user": producer.user}
+    if producer.channel:
+        detail["channel"] = producer.channel
+        detail["queue_manager"] = producer.queue_manager
+        detail["ledger"] = producer.ledger
+    return json.dumps(detail, ensure_ascii=False).encode()

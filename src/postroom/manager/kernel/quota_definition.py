@@ -16,7 +16,7 @@ from postroom.manager.kernel.quota_pool import NO_LIMIT, Pool
 from postroom.model.settings import bounds_of, first_fault, setting
 
 if TYPE_CHECKING:
-    from postroom.manager.queues.queue import Queue
+    from postroom.manager.kernel.destination import Destination
 
 KIND_QUOTA: Final = "quota"
 MAX_QUOTA_NAME_BYTES: Final = 255
@@ -67,7 +67,7 @@ class Quota:
     def __init__(self, id: i64, definition: QuotaDefinition, changed: list[Pool]) -> None:
         self.id: i64 = id
         self.name = definition.name
-        self.members: list[Queue] = []
+        self.members: list[Destination] = []
         self.pool = Pool(f"quota {definition.name!r}", changed)
         """What is shared; a template's stays empty."""
         self.define(definition)

@@ -124,7 +124,7 @@ def _record(
     cell = cell_of(state, entry.holder_kind, event)
     outcome: i64 = OUTCOME[cell]
     got = state == n.GET_UNCONFIRMED or state == n.BROWSE_GET_UNCONFIRMED
-    sent: i64 = 1 if got and entry.held_since <= core.durable_through else 0
+    sent: i64 = 1 if got and entry.held_since <= core.durability.through else 0
     delivery = _delta(DELIVERY[cell], sent, True)
     counts = queue.limits.undo_counts if event == n.EVENT_UNDO else queue.limits.lost_link_counts
     failure = _delta(FAILURE[cell], sent, counts)

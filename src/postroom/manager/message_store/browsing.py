@@ -12,7 +12,6 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Asker
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded, NoMatchingMessage
-from postroom.manager.kernel.holders import open_lock
 from postroom.manager.message_store import entry_verbs as store
 from postroom.manager.message_store.filter import (
     StoreFilter,
@@ -22,6 +21,7 @@ from postroom.manager.message_store.filter import (
     priorities_of,
     unique_id_of,
 )
+from postroom.manager.message_store.holders import open_lock
 from postroom.manager.message_store.pending_requests import ReadsNeeded
 from postroom.manager.message_store.verbs import (
     StoreAnswer,
@@ -32,8 +32,8 @@ from postroom.manager.message_store.verbs import (
     locked,
 )
 from postroom.manager.queues.entry_lookup import BEHIND_ALL, spots
-from postroom.manager.queues.expiry import expired
 from postroom.manager.queues.queue import PRIORITIES, Queue
+from postroom.manager.undeliverable.expiry import expired
 
 NEVER_US: Final = 0
 

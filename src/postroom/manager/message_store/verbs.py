@@ -18,14 +18,6 @@ from postroom.manager.kernel.errors import (
     QueueNotFound,
     RequestInvalid,
 )
-from postroom.manager.kernel.holders import (
-    NO_CONFIRM_ID,
-    BrowseLock,
-    ConfirmIdHolder,
-    QueueStore,
-    confirm_id_holder,
-    store_of,
-)
 from postroom.manager.kernel.outgoing_sections import outgoing_sections
 from postroom.manager.message_store import entry_verbs as store
 from postroom.manager.message_store.filter import (
@@ -36,6 +28,14 @@ from postroom.manager.message_store.filter import (
     matching,
     need_ids,
     unique_id_of,
+)
+from postroom.manager.message_store.holders import (
+    NO_CONFIRM_ID,
+    BrowseLock,
+    ConfirmIdHolder,
+    QueueStore,
+    confirm_id_holder,
+    store_of,
 )
 from postroom.manager.message_store.pending_requests import MAX_IDS_READ, ReadsNeeded, StoreRequest
 from postroom.manager.queues.queue import Queue

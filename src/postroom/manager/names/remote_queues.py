@@ -10,11 +10,12 @@ One definition may serve three ways, by what is left blank:
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import Final, final
+from typing import Final, cast, final
 
 from mypy_extensions import i64
 
 from postroom.manager.headers.transmission_header import TransmissionHeader
+from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.errors import DefinitionInvalid
 from postroom.manager.kernel.name_rules import RESERVED_PREFIX, check_name
 from postroom.manager.queues.queue import Queue
@@ -88,7 +89,7 @@ class RemoteQueue:
 
 
 @final
-class Destination:
+class ResolvedName:
     """Where a name leads: a queue here; or a transmission queue, with what is put before its messages."""
 
     __slots__ = ("header", "queue")
@@ -105,10 +106,10 @@ class Names:
 
     def __init__(self) -> None:
         self.definitions: dict[str, RemoteQueue] = {}
-        self.resolved: dict[tuple[str, str], Destination] = {}
+        self.resolved: dict[tuple[str, str], ResolvedName] = {}
         """By queue and queue manager; forgotten with every change of a definition."""
 
-    def keep(self, queue: str, queue_manager: str, found: Destination) -> None:
+    def keep(self, queue: str, queue_manager: str, found: ResolvedName) -> None:
         """Have a resolution in mind until something changes."""
         if len(self.resolved) >= MAX_RESOLVED:
             self.resolved.clear()
@@ -118,3 +119,8 @@ class Names:
         """A queue or a definition has come, changed or gone."""
         if self.resolved:
             self.resolved.clear()
+
+
+def names_of(core: Core) -> Names:
+    """Those of a queue manager."""
+    return cast(Names, core.state(Names))

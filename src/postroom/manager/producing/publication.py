@@ -4,6 +4,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from postroom.manager.destinations import routing, tap
+from postroom.manager.destinations.topic import Route, Topic
+from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
@@ -12,15 +15,21 @@ from postroom.manager.kernel.memory import must_pack
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.kernel.transition_table import FIRST
-from postroom.manager.producing.put import NO_ROOM, arrival, due_of, expiry_of, flags_of, refusal, upload_size
+from postroom.manager.producing.put import (
+    NO_ROOM,
+    arrival,
+    due_of,
+    expiry_of,
+    flags_of,
+    refusal,
+    upload_size,
+    volatile_refusal,
+)
 from postroom.manager.producing.upload import Upload, abort
-from postroom.manager.queues import tap
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.duplicate_detection import note
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
-from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.topic import Route
-from postroom.manager.topics import routing
+from postroom.manager.queues.queue import Queue, Subscription
 from postroom.manager.transactions import commit as transactions
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -31,42 +40,42 @@ _STORED: Final = n.FLAG_BODY_STORED
 def publish(
     core: Core,
     producer: Producer,
-    node: Queue,
+    topic: Topic,
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
     transaction: Transaction | None,
 ) -> tuple[str, str] | None:
-    """Pass a message on to the subscriptions of the topic ``node``.
+    """Pass a message on to the subscriptions of ``topic``.
 
     Why not, as (condition, description), if one of them can't take it: then none gets it. Raises as
     `commit.make_room`.
     """
-    route = routing.route_of(core, node)
+    route = routing.route_of(core, topic)
     takers = _takers(route, route.queues, producer, head, body, upload)
     size: i64 = len(body) if body is not None else upload_size(upload)
-    refused = _refusal(core, node, route, takers, size, head.durable)
+    refused = _refusal(core, topic, route, takers, size, head.durable)
     if refused is not None:
         return refused
     if transaction is not None:
         transactions.make_room(core, transaction, len(takers), size)
-    node.statistics.received += 1
-    node.statistics.received_bytes += size
+    topic.statistics.received += 1
+    topic.statistics.received_bytes += size
     if not takers:
-        _record_unrouted(core, producer, node, head, upload)
+        _record_unrouted(core, producer, topic, head, upload)
     else:
-        _publish_to(core, producer, node, route, takers, head, body, upload, transaction)
+        _publish_to(core, producer, topic, route, takers, head, body, upload, transaction)
     return None
 
 
 def _takers(
     route: Route,
-    queues: list[Queue],
+    queues: list[Subscription],
     producer: Producer,
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
-) -> list[Queue]:
+) -> list[Subscription]:
     """Of ``queues``, all or part of a route, those that want the message."""
     if not route.choosy:
         return queues
@@ -74,10 +83,10 @@ def _takers(
 
 
 def _refusal(
-    core: Core, node: Queue, route: Route, takers: list[Queue], size: i64, durable: bool
+    core: Core, topic: Topic, route: Route, takers: list[Subscription], size: i64, durable: bool
 ) -> tuple[str, str] | None:
     """Why it can't be taken however long it waits."""
-    refused = refusal(core, node, size, durable)
+    refused = refusal(core, topic, size, durable)
     if refused is not None:
         return refused
     for queue in route.closed:
@@ -89,21 +98,13 @@ def _refusal(
                 f"{pool.what} has no room for {count} entries of {size} bytes, one for each subscription: at "
                 f"most {pool.max_messages} messages, {pool.max_bytes} bytes (−1: no limit)"
             )
-    if (
-        not durable
-        and core.volatile_bytes + size + ENTRY_OVERHEAD_BYTES * len(takers) > core.max_volatile_bytes
-    ):
-        return NO_ROOM, (
-            f"non-persistent messages fill the {core.max_volatile_bytes} bytes that the queue manager has "
-            "for them (max_volatile_bytes): send it persistent, or later"
-        )
-    return None
+    return None if durable else volatile_refusal(core, size + ENTRY_OVERHEAD_BYTES * len(takers))
 
 
 def lacking(
     core: Core,
     producer: Producer,
-    node: Queue,
+    topic: Topic,
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
@@ -113,7 +114,7 @@ def lacking(
 
     There is none where somebody waits who came before it: ``order``, as `BlockedSend.order`.
     """
-    route = routing.route_of(core, node)
+    route = routing.route_of(core, topic)
     if not route.limited:
         return None
     size: i64 = len(body) if body is not None else upload_size(upload)
@@ -125,7 +126,7 @@ def lacking(
     return None
 
 
-def _charges(queues: list[Queue]) -> dict[Pool, int]:
+def _charges(queues: list[Subscription]) -> dict[Pool, int]:
     """How many entries one publish makes in each pool."""
     found: dict[Pool, int] = {}
     for queue in queues:
@@ -136,21 +137,19 @@ def _charges(queues: list[Queue]) -> dict[Pool, int]:
 
 
 def _record_unrouted(
-    core: Core, producer: Producer, node: Queue, head: MessageHead, upload: Upload | None
+    core: Core, producer: Producer, topic: Topic, head: MessageHead, upload: Upload | None
 ) -> None:
     """Nobody wants it: the ledger tells that it came, without its body."""
     if upload is not None:
         abort(core, upload)
-    topic = node.topic
-    assert topic is not None
     topic.unrouted += 1
-    nobody = core.routing_sets.find(b"").id
+    nobody = subscriptions_of(core).routing_sets.find(b"").id
     flags: i64 = n.FLAG_DURABLE if head.durable else 0
     priority = head.priority if head.priority <= 9 else 9
     arrival(
         core,
         producer,
-        node,
+        topic,
         nobody,
         head,
         None,
@@ -170,9 +169,9 @@ def _record_unrouted(
 def _publish_to(
     core: Core,
     producer: Producer,
-    node: Queue,
+    topic: Topic,
     route: Route,
-    takers: list[Queue],
+    takers: list[Subscription],
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
@@ -180,7 +179,7 @@ def _publish_to(
 ) -> None:
     """Write the arrival, and give everybody his entry."""
     due_us = due_of(core, head)
-    publication = _Publication(core, node, head, body, upload, due_us)
+    publication = _Publication(core, topic, head, body, upload, due_us)
     if len(takers) > 1:
         publication.flags |= n.FLAG_PUBLISHED
     state: i64 = FIRST
@@ -198,7 +197,7 @@ def _publish_to(
     publication.serial = arrival(
         core,
         producer,
-        node,
+        topic,
         routing.set_of(core, route, takers),
         head,
         body,
@@ -214,7 +213,7 @@ def _publish_to(
         due_us,
     )
     publication.offset = core.ledger.last_body_offset
-    note(node, head, transaction)
+    note(topic, head, transaction)
     for queue in takers:
         if queue.ids is not None:
             queue.ids.note(publication.serial, head)
@@ -234,7 +233,7 @@ class _Publication:
     def __init__(
         self,
         core: Core,
-        node: Queue,
+        topic: Topic,
         head: MessageHead,
         body: bytes | None,
         upload: Upload | None,
@@ -243,7 +242,7 @@ class _Publication:
         self.body = body
         self.size: i64 = len(body) if body is not None else upload_size(upload)
         self.priority: i64 = head.priority if head.priority <= 9 else 9
-        self.expiry_us: i64 = expiry_of(core, node, head)
+        self.expiry_us: i64 = expiry_of(core, topic, head)
         self.flags: i64 = flags_of(head, upload, self.expiry_us)
         self.due_us: i64 = due_us
         self.causes: i64 = n.UNBORN if due_us != 0 else 0
@@ -291,7 +290,7 @@ def _give(core: Core, publication: _Publication, queue: Queue) -> None:
     else:
         add_new(core, queue, publication.entry(queue))
     if queue.attached.ready or queue.attached.browsers or queue.schedule.watched:
-        core.woken.append(queue)
+        core.agenda.woken.append(queue)
 
 
 def _packed(core: Core, queue: Queue, band: Band, flags: i64) -> bool:

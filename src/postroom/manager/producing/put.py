@@ -5,20 +5,22 @@ from typing import Final
 from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.kernel.entry_creation import FIRST_SLOT, first_state
-from postroom.manager.kernel.holders import ConfirmIdHolder
 from postroom.manager.kernel.memory import must_pack
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.kernel.transition_table import FIRST
+from postroom.manager.message_store.holders import ConfirmIdHolder
 from postroom.manager.producing.upload import Upload
 from postroom.manager.queues.duplicate_detection import note
-from postroom.manager.queues.expiry import expire_available, expired
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
 from postroom.manager.queues.queue import Queue
+from postroom.manager.undeliverable.expiry import expire_available, expired
 from postroom.model import mq
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -32,7 +34,7 @@ PutHolder = Transaction | ConfirmIdHolder
 """Who can have put something that he must confirm."""
 
 
-def refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
+def refusal(core: Core, queue: Destination, size: i64, durable: bool) -> tuple[str, str] | None:
     """Why ``queue`` can't take a message of ``size`` bytes however long it waits: (condition, description).
 
     None if it can, now or when there is room.
@@ -43,7 +45,7 @@ def refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, st
     return unfit(core, queue, size, durable)
 
 
-def unfit(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
+def unfit(core: Core, queue: Destination, size: i64, durable: bool) -> tuple[str, str] | None:
     """As `refusal`, whatever is paused: the bounds of ``queue`` and of the queue manager."""
     if size > queue.limits.max_message_bytes:
         return TOO_LARGE, (
@@ -55,7 +57,7 @@ def unfit(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str]
             f"queue {queue.name!r} has no store (persistent = false) and takes no persistent messages: "
             "send it non-persistent, or set allow_persistent_downgrade"
         )
-    if queue.units is not None and queue.units.full():
+    if isinstance(queue, Queue) and queue.units is not None and queue.units.full():
         return NO_ROOM, (
             f"queue {queue.name!r} keeps {queue.units.max_members} messages of units of order in mind "
             "(max_unit_members): send it when some are done"
@@ -63,12 +65,18 @@ def unfit(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str]
     pool = queue.quota.pool
     if pool is not None and not pool.could_fit(size):
         return NO_ROOM, no_room_text(pool, size)
-    if not durable and core.volatile_bytes + size + ENTRY_OVERHEAD_BYTES > core.max_volatile_bytes:
-        return NO_ROOM, (
-            f"non-persistent messages fill the {core.max_volatile_bytes} bytes that the queue manager has "
-            "for them (max_volatile_bytes): send it persistent, or later"
-        )
-    return None
+    return None if durable else volatile_refusal(core, size + ENTRY_OVERHEAD_BYTES)
+
+
+def volatile_refusal(core: Core, size: i64) -> tuple[str, str] | None:
+    """Why non-persistent messages that take ``size`` bytes of memory are refused; None: they aren't."""
+    memory = core.memory
+    if memory.volatile_bytes + size <= memory.max_volatile_bytes:
+        return None
+    return NO_ROOM, (
+        f"non-persistent messages fill the {memory.max_volatile_bytes} bytes that the queue manager has "
+        "for them (max_volatile_bytes): send it persistent, or later"
+    )
 
 
 def lacking(core: Core, queue: Queue, size: i64) -> Pool | None:
@@ -97,7 +105,7 @@ def _make_room(core: Core, queue: Queue) -> None:
             entry = band.first()
 
 
-def expiry_of(core: Core, queue: Queue, head: MessageHead) -> i64:
+def expiry_of(core: Core, queue: Destination, head: MessageHead) -> i64:
     """When the message expires: the earliest of its time to live, its absolute time and the queue's
     limit; 0 never.
 
@@ -261,7 +269,7 @@ def new_entry(
 def arrival(
     core: Core,
     producer: Producer,
-    queue: Queue,
+    queue: Destination,
     routing_set: i64,
     head: MessageHead,
     body: bytes | None,
@@ -281,7 +289,7 @@ def arrival(
     ``queue`` is where it was put: itself ``routing_set``, or a topic, which the record names as its parent.
     """
     if not producer.recorded:
-        core.record_producer(producer)
+        core.holders.open_producer(producer)
     queue.schedule.active_us = core.now_us
     chunks: list[int] | None = None
     crc: i64 = 0
@@ -298,7 +306,7 @@ def arrival(
     if queue.taps != 0 and body is not None and flags & n.FLAG_BODY_STORED == 0:
         flags |= n.FLAG_TAPPED
     parent_serial: i64 = 0
-    parent_queue: i64 = 0 if queue.topic is None else queue.id
+    parent_queue: i64 = queue.id if isinstance(queue, Topic) else 0
     if producer.receives:
         flags |= n.FLAG_RECEIVED
         parent_serial = producer.origin_serial
@@ -333,6 +341,8 @@ def arrival(
         0,
         head.unique_id,
     )
+    if not isinstance(queue, Queue):
+        return serial
     if queue.ids is not None:
         queue.ids.note(serial, head)
     if queue.units is not None:

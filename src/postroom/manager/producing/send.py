@@ -10,21 +10,25 @@ from typing import Final
 from mypy_extensions import i64
 
 from postroom.manager.consuming import dispatch
+from postroom.manager.destinations.topic import Topic
+from postroom.manager.kernel import overrides
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Rejected, Sink
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.kernel.errors import ManagerError, QueueDeleted
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.transaction import Transaction, fail
 from postroom.manager.producing import blocked_sends, publication
-from postroom.manager.producing.blocked_sends import BlockedSend
+from postroom.manager.producing.blocked_sends import BlockedSend, blocked_sends_of
 from postroom.manager.producing.put import NO_ROOM, lacking, no_room_text, refusal, store
+from postroom.manager.producing.quotas import quotas_of
+from postroom.manager.producing.report_checks import check_options
+from postroom.manager.producing.unheard_refusals import record_refused
 from postroom.manager.producing.upload import Upload, abort
 from postroom.manager.queues import duplicate_detection as duplicates
-from postroom.manager.queues import overrides
-from postroom.manager.queues.queue import Queue
-from postroom.manager.reports.report_checks import check_options
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.transactions import commit as transactions
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -39,7 +43,7 @@ DROPPED: Final = 3
 def send(
     core: Core,
     producer: Producer,
-    queue: Queue,
+    queue: Destination,
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
@@ -77,15 +81,20 @@ def send(
         return REFUSED
     if token >= 0:
         _accept(core, sink, token, transaction)
-    if queue.attached.ready or queue.attached.browsers or queue.schedule.watched:
+    if isinstance(queue, Queue) and _is_awaited(queue):
         dispatch.dispatch(core, queue)
     return TAKEN
+
+
+def _is_awaited(queue: Queue) -> bool:
+    """Whether somebody may take at once what has come."""
+    return bool(queue.attached.ready or queue.attached.browsers or queue.schedule.watched)
 
 
 def _refused_unheard(
     core: Core,
     producer: Producer,
-    queue: Queue,
+    queue: Destination,
     size: i64,
     transaction: Transaction | None,
     refused: tuple[str, str],
@@ -93,11 +102,11 @@ def _refused_unheard(
     """Its sender had settled it, and is told nothing: the ledger is, and its transaction can't commit."""
     if transaction is not None:
         fail(core, transaction, "a pre-settled message in it was refused: " + refused[1], refused[0])
-    core.record_refused(producer, queue.name, size, refused[0], refused[1])
+    record_refused(core, producer, queue.name, size, refused[0], refused[1])
 
 
 def _dropped(
-    core: Core, queue: Queue, head: MessageHead, sink: Sink, token: i64, transaction: Transaction | None
+    core: Core, queue: Destination, head: MessageHead, sink: Sink, token: i64, transaction: Transaction | None
 ) -> bool:
     """Whether it was sent before: accepted again, and that is all."""
     if queue.duplicates is None or not duplicates.drops(core, queue, head, transaction):
@@ -115,7 +124,7 @@ def _accept(core: Core, sink: Sink, token: i64, transaction: Transaction | None)
 
 
 def _unfit(
-    core: Core, queue: Queue, head: MessageHead, body: bytes | None, upload: Upload | None, size: i64
+    core: Core, queue: Destination, head: MessageHead, body: bytes | None, upload: Upload | None, size: i64
 ) -> tuple[str, str] | None:
     """Why it can't be taken at all: what the destination refuses, or report options that can't be."""
     refused = _refusal(core, queue, size, head.durable)
@@ -125,9 +134,9 @@ def _unfit(
     return refused
 
 
-def _refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
+def _refusal(core: Core, queue: Destination, size: i64, durable: bool) -> tuple[str, str] | None:
     """Why it can't be taken however long it waits: (condition, description)."""
-    if queue.topic is not None:
+    if isinstance(queue, Topic):
         return None  # said by `publication.publish`, which knows who would get it
     return refusal(core, queue, size, durable)
 
@@ -135,22 +144,24 @@ def _refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, s
 def _lacking(
     core: Core,
     producer: Producer,
-    queue: Queue,
+    queue: Destination,
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
     size: i64,
 ) -> Pool | None:
     """Where there is no room now for one that has just come; None where there is."""
-    if queue.topic is not None:
-        return publication.lacking(core, producer, queue, head, body, upload, core.deadline_order + 1)
-    return lacking(core, queue, size)
+    if isinstance(queue, Topic):
+        return publication.lacking(
+            core, producer, queue, head, body, upload, blocked_sends_of(core).last_order + 1
+        )
+    return lacking(core, as_queue(queue), size)
 
 
 def _take(
     core: Core,
     producer: Producer,
-    queue: Queue,
+    queue: Destination,
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
@@ -159,18 +170,18 @@ def _take(
     """Store it; why not, as (condition, description)."""
     first = core.ledger.next_position
     try:
-        if queue.topic is not None:
+        if isinstance(queue, Topic):
             refused = publication.publish(core, producer, queue, head, body, upload, transaction)
             if refused is not None:
                 return refused
         elif transaction is not None:
-            transactions.put(core, transaction, producer, queue, head, body, upload)
+            transactions.put(core, transaction, producer, as_queue(queue), head, body, upload)
         else:
-            store(core, producer, queue, head, body, upload)
+            store(core, producer, as_queue(queue), head, body, upload)
     except ManagerError as error:
         return error.condition, error.description
     if transaction is not None:
-        core.provisional(first)
+        core.durability.provisional(first)
     return None
 
 
@@ -204,7 +215,7 @@ def _not_to_wait(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[s
             f"the sends of this link that wait for room fill {options.max_blocked_bytes_per_link} bytes "
             "(max_blocked_bytes_per_link): send it when they are answered"
         )
-    if core.blocked_bytes + more > options.max_blocked_bytes:
+    if blocked_sends_of(core).bytes + more > options.max_blocked_bytes:
         return NO_ROOM, (
             f"sends that wait for room fill the {options.max_blocked_bytes} bytes that the queue manager "
             "has for them (max_blocked_bytes): send it later"
@@ -214,10 +225,11 @@ def _not_to_wait(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[s
 
 def let_in(core: Core) -> None:
     """Take what waits and has room now, in the order that each pool's policy says."""
-    while core.changed_pools or core.unlimited_sends:
+    quotas = quotas_of(core)
+    while quotas.changed_pools or blocked_sends_of(core).unlimited:
         _let_in_unlimited(core)
-        if core.changed_pools:
-            pool = core.changed_pools.pop()
+        if quotas.changed_pools:
+            pool = quotas.changed_pools.pop()
             pool.marked = False
             _let_in_line(core, pool)
 
@@ -237,8 +249,9 @@ def _let_in_line(core: Core, pool: Pool) -> None:
 
 def _let_in_unlimited(core: Core) -> None:
     """Take what waited only for those before it on its link."""
-    while core.unlimited_sends:
-        free = core.unlimited_sends.pop()
+    blocked = blocked_sends_of(core)
+    while blocked.unlimited:
+        free = blocked.unlimited.pop()
         if free.waits and free.is_next():
             _let_in(core, free)
 
@@ -246,7 +259,7 @@ def _let_in_unlimited(core: Core) -> None:
 def _let_in(core: Core, blocked: BlockedSend) -> bool:
     """It has room, or nothing to wait for: take it. False: it goes on waiting, where it was."""
     queue = blocked.queue
-    if queue.topic is not None:
+    if isinstance(queue, Topic):
         producer, order = blocked.producer, blocked.order
         lacks = publication.lacking(core, producer, queue, blocked.head, blocked.body, blocked.upload, order)
         if lacks is not None:
@@ -268,6 +281,6 @@ def _let_in(core: Core, blocked: BlockedSend) -> bool:
     blocked.body = None
     if blocked.token >= 0:
         _accept(core, blocked.sink, blocked.token, blocked.transaction)
-    if queue.attached.ready or queue.attached.browsers or queue.schedule.watched:
-        core.woken.append(queue)
+    if isinstance(queue, Queue) and _is_awaited(queue):
+        core.agenda.woken.append(queue)
     return True

@@ -11,7 +11,7 @@ from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
 from postroom.manager.kernel.entry import Entry
-from postroom.manager.queues.selector_evaluation import fields_of
+from postroom.manager.kernel.outgoing_sections import fields_of
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.consumer import Consumer

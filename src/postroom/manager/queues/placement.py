@@ -7,14 +7,13 @@ from mypy_extensions import i64
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.entry_creation import begin_delayed
-from postroom.manager.kernel.memory import admit, drop_body, forget, must_pack, note_unbodied, stored
+from postroom.manager.kernel.memory import admit, drop_body, forget, must_pack, stored
 from postroom.manager.kernel.transitions import step
 from postroom.manager.queues import annotations
 from postroom.manager.queues.backlog import Chunk
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.delayed_entries import NEVER, can_be_packed, moment_us
-from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.selector_cursor import came_back, unpacked
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.queues.selector_evaluation import wanted_at_arrival
 from postroom.manager.queues.units_of_order import Units
 from postroom.model import numbers as n
@@ -50,6 +49,12 @@ def add_new(core: Core, queue: Queue, entry: Entry) -> None:
         watch_expiry(core, queue, entry.expiry_us)
 
 
+def note_unbodied(queue: Queue, entry: Entry) -> None:
+    """``entry`` becomes available; without its body someone must read it before it can go out."""
+    if entry.body is None:
+        queue.bodies.missing += 1
+
+
 def add_committed(core: Core, queue: Queue, entry: Entry) -> None:
     """An object that becomes available by a commit or its birth, behind all others. It may be packed: use it
     no more."""
@@ -81,7 +86,7 @@ def add_again(core: Core, queue: Queue, entry: Entry) -> None:
         return
     queue.bands[entry.priority].give_back(entry)
     if queue.selectors.cursors:
-        came_back(queue, entry)
+        queue.selectors.came_back(entry)
     note_unbodied(queue, entry)
     queue.bodies.ahead = 0
     if entry.excluded is not None:
@@ -97,14 +102,14 @@ def has_turn(core: Core, queue: Queue, units: Units, entry: Entry) -> bool:
         return not units.must_wait(int(entry.serial))
     if not units.restored:
         units.undecided.append((int(entry.priority), int(entry.place), int(entry.ordinal)))
-    core.woken.append(queue)
+    core.agenda.woken.append(queue)
     return True
 
 
 def wait_for_turn(core: Core, queue: Queue, entry: Entry) -> None:
     """An available object, in no order, waits until it is the first of its unit of order. It may be packed:
     use it no more."""
-    if core.cached_bytes > core.body_cache_bytes:
+    if core.memory.cached_bytes > core.memory.body_cache_bytes:
         drop_body(core, entry)
     entry.due_us = 0
     step(core, entry, n.EVENT_DELAY, 0, 0, None, n.ORDERED)
@@ -121,7 +126,7 @@ def take_packed(core: Core, queue: Queue, band: Band, chunk: Chunk, index: i64) 
 def put_back_packed(core: Core, queue: Queue, entry: Entry) -> None:
     """Have what `take_packed` gave wait at its place as an object."""
     queue.bands[entry.priority].give_back(entry)
-    came_back(queue, entry)
+    queue.selectors.came_back(entry)
     note_unbodied(queue, entry)
     if entry.expiry_us != 0:
         watch_live(queue, entry.expiry_us)
@@ -131,9 +136,9 @@ def unpack(core: Core, queue: Queue, entry: Entry) -> None:
     """An entry that was packed is an object now."""
     if not entry.counted:
         entry.counted = True
-        core.live_entries += 1
+        core.memory.live_entries += 1
     if queue.selectors.cursors:
-        unpacked(queue, entry)
+        queue.selectors.unpacked(entry)
 
 
 def take_out(queue: Queue, entry: Entry) -> None:
@@ -168,20 +173,20 @@ def watch_expiry(core: Core, queue: Queue, expiry_us: i64) -> None:
     """Something on this queue expires then: have it looked at, but not more often than the scan interval."""
     watch_live(queue, expiry_us)
     earliest = queue.schedule.scanned_us + core.options.expiry_scan_ms * 1000
-    core.set_alarm(queue, expiry_us if expiry_us > earliest else earliest)
+    core.agenda.set_alarm(queue, expiry_us if expiry_us > earliest else earliest)
 
 
 def ended(core: Core, entry: Entry) -> None:
     """The entry is DELETED: nothing of it stays in memory."""
     if entry.excluded is not None:
-        for consumer in entry.queue.attached.consumers:
+        for consumer in as_queue(entry.queue).attached.consumers:
             if consumer.id in entry.excluded:
                 consumer.excluded -= 1
     if entry.queue.annotated is not None:
-        annotations.drop(core, entry.queue, entry.serial)
-    units = entry.queue.units
+        annotations.drop(core, as_queue(entry.queue), entry.serial)
+    units = as_queue(entry.queue).units
     if units is not None and units.ended(int(entry.serial)):
-        core.woken.append(entry.queue)
+        core.agenda.woken.append(entry.queue)
     forget(core, entry)
 
 
@@ -207,11 +212,11 @@ def why_put_waits(core: Core, entry: Entry) -> i64:
 
 def delay(core: Core, entry: Entry) -> None:
     """Have a DELAYED entry wait for its time. It may be packed: use ``entry`` no more."""
-    queue = entry.queue
+    queue = as_queue(entry.queue)
     moment = moment_us(entry)
     if can_be_packed(entry) and must_pack(core, queue.delayed.object_count(), 0):
         queue.delayed.pack(entry)
         forget(core, entry)
     else:
         queue.delayed.add(entry)
-    core.set_alarm(queue, 0 if moment == NEVER else moment)
+    core.agenda.set_alarm(queue, 0 if moment == NEVER else moment)

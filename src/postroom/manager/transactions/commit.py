@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from postroom.ledger.format.block import Group
 from postroom.manager.consuming.settlement import exclude, let_go, take_up
+from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.consumer import Consumer, Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
@@ -28,22 +29,23 @@ from postroom.manager.producing.put import due_of, new_entry, upload_size
 from postroom.manager.producing.upload import Upload
 from postroom.manager.queues.duplicate_detection import HAS_TWIN, forget, has_twin, note, remember
 from postroom.manager.queues.placement import add_committed, delay, ended, why_put_waits
-from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.returned_entries import come_back, redelivery_delay_us, turn_down
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.spark.sink import admit_to_branch
+from postroom.manager.transactions.xa_branch import branches_of
+from postroom.manager.undeliverable.returned_entries import come_back, redelivery_delay_us, turn_down
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
 
 def begin(core: Core) -> Transaction:
     """Open a transaction; raises LimitExceeded."""
-    if len(core.transactions) >= core.options.max_transactions:
+    if len(core.transactions.local) >= core.options.max_transactions:
         raise LimitExceeded(
             f"{core.options.max_transactions} open transactions are the limit (max_transactions)"
         )
     limit = core.options.max_transaction_entries
-    transaction = Transaction(core.new_holder_id(), core.now_us, n.LOCAL_TRANSACTION, limit, b"")
-    core.transactions[int(transaction.id)] = transaction
+    transaction = Transaction(core.holders.ids.take(), core.now_us, n.LOCAL_TRANSACTION, limit, b"")
+    core.transactions.local[int(transaction.id)] = transaction
     return transaction
 
 
@@ -69,7 +71,7 @@ def make_room(core: Core, transaction: Transaction, count: i64 = 1, size: i64 = 
     check_open(transaction)
     limit = transaction.max_entries
     if transaction.kind == n.XA_BRANCH:
-        core.branches.touch(transaction.id, core.now_us)
+        branches_of(core).touch(transaction.id, core.now_us)
     if transaction.kind == n.SPARK_BRANCH:
         admit_to_branch(core, transaction, count, size)
     elif len(transaction.puts) + len(transaction.receipts) + count > limit:
@@ -78,7 +80,7 @@ def make_room(core: Core, transaction: Transaction, count: i64 = 1, size: i64 = 
         raise LimitExceeded(why)
     if not transaction.recorded:
         transaction.recorded = True
-        core.record_holder(transaction.id, transaction.kind, transaction.detail)
+        core.holders.open(transaction.id, transaction.kind, transaction.detail)
 
 
 def _option_of(transaction: Transaction) -> str:
@@ -114,7 +116,7 @@ def put(
 def hold_put(core: Core, transaction: Transaction, entry: Entry) -> None:
     """The transaction has put ``entry``, a new object in no order."""
     begin_held(entry, transaction.kind, transaction.id, transaction)
-    entry.queue.held.add(entry)
+    as_queue(entry.queue).held.add(entry)
     if transaction.kind == n.SPARK_BRANCH:
         entry.body = None  # it may be held for long, and there may be very many: read again when it goes out
     admit(core, entry)
@@ -140,12 +142,12 @@ def dispose(
     make_room(core, transaction)
     step(core, entry, n.EVENT_ASSIGN, transaction.kind, transaction.id, transaction, 0)
     let_go(core, consumer, entry)
-    entry.queue.held.add(entry)
+    as_queue(entry.queue).held.add(entry)
     receipt = Receipt(consumer, entry, event, settled)
     if transaction.acquired:
         receipt.acquired = transaction.acquired.pop(entry, None) is not None
     transaction.receipts.append(receipt)
-    core.provisional(first)
+    core.durability.provisional(first)
     return receipt
 
 
@@ -202,7 +204,7 @@ def decide_for(core: Core, transaction: Transaction) -> None:
         position = _record(core, transaction, n.EVENT_CONFIRM, groups)
         _make_available(core, transaction, position)
         for entry in taken:
-            entry.queue.held.discard(entry)
+            as_queue(entry.queue).held.discard(entry)
             decide(entry, n.EVENT_CONFIRM, 0)
             if entry.flags & n.FLAG_REPORTS != 0:
                 core.reports.note(entry, n.FEEDBACK_COD)
@@ -222,7 +224,7 @@ def decide_against(core: Core, transaction: Transaction, event: i64) -> None:
     if groups:
         _record(core, transaction, event, groups)
         for entry in transaction.puts:
-            entry.queue.held.discard(entry)
+            as_queue(entry.queue).held.discard(entry)
             decide(entry, event, 0)
             ended(core, entry)
     for receipt in transaction.receipts:
@@ -236,7 +238,7 @@ def prepare(core: Core, transaction: Transaction) -> None:
     before = transaction.kind
     transaction.kind = n.XA_PREPARED
     remember(transaction)
-    core.record_holder(transaction.id, transaction.kind, transaction.detail)
+    core.holders.open(transaction.id, transaction.kind, transaction.detail)
     groups: list[Group] = []
     for causes in (0, n.UNBORN):
         puts = [entry for entry in transaction.puts if entry.causes == causes]
@@ -252,7 +254,7 @@ def time_out(core: Core) -> None:
     """Roll back transactions that have been open too long."""
     due_us = next_timeout_us(core)
     while due_us != 0 and due_us <= core.now_us:
-        transaction = next(iter(core.transactions.values()))
+        transaction = next(iter(core.transactions.local.values()))
         rollback(core, transaction)
         transaction.failed = f"rolled back after {core.options.transaction_timeout_ms} ms (time-out)"
         transaction.timed_out = True
@@ -261,34 +263,35 @@ def time_out(core: Core) -> None:
 
 def next_timeout_us(core: Core) -> i64:
     """When the oldest open transaction runs out; 0 never."""
-    if not core.transactions or core.options.transaction_timeout_ms == 0:
+    if not core.transactions.local or core.options.transaction_timeout_ms == 0:
         return 0
-    return next(iter(core.transactions.values())).begun_us + core.options.transaction_timeout_ms * 1000
+    return next(iter(core.transactions.local.values())).begun_us + core.options.transaction_timeout_ms * 1000
 
 
 def _take_leave(core: Core, transaction: Transaction) -> None:
     transaction.decided = True
-    del core.transactions[int(transaction.id)]
+    del core.transactions.local[int(transaction.id)]
 
 
 def close(core: Core, transaction: Transaction) -> None:
     """It is decided: as a holder it is no more."""
     if transaction.recorded:
-        core.record_holder_closed(transaction.id, transaction.kind)
+        core.holders.close(transaction.id, transaction.kind)
     else:
-        core.holder_ids.give_back(transaction.id)
+        core.holders.ids.give_back(transaction.id)
     let_go_of(core, transaction)
 
 
 def let_go_of(core: Core, transaction: Transaction) -> None:
     """It holds nothing any more."""
+    subscriptions = subscriptions_of(core)
     transaction.puts = []
     transaction.receipts = []
     transaction.acquired = {}
     transaction.disposals = {}
-    if core.doomed:
-        core.forsaken.extend(core.doomed)
-        core.doomed.clear()
+    if subscriptions.doomed:
+        subscriptions.forsaken.extend(subscriptions.doomed)
+        subscriptions.doomed.clear()
 
 
 def _record(core: Core, transaction: Transaction, event: i64, groups: list[Group]) -> i64:
@@ -311,7 +314,7 @@ def _make_available(core: Core, transaction: Transaction, position: i64) -> None
     """Places follow the decision record: its position, and the rank in its groups."""
     ordinal: i64 = 0
     for entry in sorted(transaction.puts, key=_by_group):
-        entry.queue.held.discard(entry)
+        as_queue(entry.queue).held.discard(entry)
         decide(entry, n.EVENT_CONFIRM, entry.causes)
         if entry.causes != 0:
             delay(core, entry)
@@ -324,8 +327,8 @@ def _make_available(core: Core, transaction: Transaction, position: i64) -> None
             continue
         if entry.flags & n.FLAG_REPORTS != 0:
             core.reports.note(entry, n.FEEDBACK_COA)
-        core.woken.append(entry.queue)
-        add_committed(core, entry.queue, entry)
+        core.agenda.woken.append(entry.queue)
+        add_committed(core, as_queue(entry.queue), entry)
 
 
 def _by_group(entry: Entry) -> tuple[bool, int, int]:
@@ -335,7 +338,7 @@ def _by_group(entry: Entry) -> tuple[bool, int, int]:
 def _apply(core: Core, receipt: Receipt) -> None:
     """An outcome other than accepted, now that the transaction is committed."""
     entry = receipt.entry
-    entry.queue.held.discard(entry)
+    as_queue(entry.queue).held.discard(entry)
     if receipt.event == n.EVENT_DEAD_LETTER:
         turn_down(core, entry, receipt.consumer, receipt.condition, receipt.description)
         return
@@ -352,7 +355,7 @@ def _apply(core: Core, receipt: Receipt) -> None:
 
 def _undo(core: Core, transaction: Transaction, receipt: Receipt, event: i64) -> None:
     entry, consumer = receipt.entry, receipt.consumer
-    entry.queue.held.discard(entry)
+    as_queue(entry.queue).held.discard(entry)
     if consumer is None:
         _undo_of_before(core, entry, event)
     elif transaction.kind == n.LOCAL_TRANSACTION and not (

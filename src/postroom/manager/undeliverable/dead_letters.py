@@ -6,13 +6,13 @@ from typing import Final
 
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.ledger.errors import LedgerCorrupt
+from postroom.manager.destinations import registry as queues
 from postroom.manager.headers.dead_letter_header import DEAD_LETTER, header_for
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.transitions import step
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.placement import ended
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.undeliverable.child_entries import make_child, may_leave
 from postroom.model import numbers as n
 from postroom.model.mq import Reason
@@ -52,7 +52,7 @@ def dead_letter(core: Core, entry: Entry, reason: str, description: str) -> None
     detail = detail_of(reason, description)
     target = None
     if may_leave(entry):
-        target = queues.target(core, entry.queue, entry.queue.definition.dead_letter_queue)
+        target = queues.target(core, as_queue(entry.queue), entry.queue.definition.dead_letter_queue)
     if target is None:
         core.effects.discard(entry.queue.name, reason, description)
         step(core, entry, n.EVENT_DISCARD, 0, 0, None, 0, detail)

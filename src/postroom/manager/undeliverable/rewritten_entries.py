@@ -14,9 +14,9 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.entry_creation import first_state
 from postroom.manager.kernel.outgoing_sections import expiry_flag
+from postroom.manager.kernel.overrides import birth_us
+from postroom.manager.kernel.overrides import expiry_us as override_expiry_us
 from postroom.manager.queues.message_ids import ids_of_head
-from postroom.manager.queues.overrides import birth_us
-from postroom.manager.queues.overrides import expiry_us as override_expiry_us
 from postroom.manager.queues.queue import Queue
 from postroom.manager.undeliverable.child_entries import place
 from postroom.model import numbers as n

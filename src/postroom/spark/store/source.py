@@ -19,10 +19,13 @@ from postroom.ledger.errors import LedgerError
 from postroom.spark.data_source.catalog import own_options, remembered, remembering
 from postroom.spark.data_source.option_names import TABLE, nearest, unknown_option
 from postroom.spark.data_source.option_reader import OptionReader
+from postroom.spark.data_source.portions import portions
+from postroom.spark.data_source.schema import struct_of
 from postroom.spark.data_source.worker import in_task
 from postroom.spark.store.folded import halves, read_bucket
 from postroom.spark.store.formats import open_store
-from postroom.spark.store.protocol import DataFile, Snapshot, TableStore
+from postroom.spark.store.protocol import DataFile, Snapshot
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
 
@@ -127,22 +130,13 @@ class TableDataSource(DataSource):
 
 
 def _columns(options: TableOptions) -> StructType:
-    own = struct_of(DEFINITIONS[options.table])
+    own = table_struct(DEFINITIONS[options.table])
     return StructType([*own.fields, *RAW_FIELDS]) if options.raw else own
 
 
-def struct_of(definition: TableDefinition) -> StructType:
+def table_struct(definition: TableDefinition) -> StructType:
     """A table's columns in Spark's words."""
-    fields = [
-        StructField(
-            field.name,
-            from_arrow_type(field.type, prefer_timestamp_ntz=False),
-            True,
-            {"comment": field.comment},
-        )
-        for field in definition.fields
-    ]
-    return StructType(fields)
+    return struct_of(((f.name, f.type, f.comment) for f in definition.fields), frozenset())
 
 
 class Bundle(InputPartition):
@@ -204,13 +198,4 @@ def plan(store: TableStore, snapshot: Snapshot, raw: bool) -> list[InputPartitio
 
 def bundles(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
     """Files of about `BUNDLE_BYTES` together."""
-    bundle: list[DataFile] = []
-    size_bytes = 0
-    for file in files:
-        if bundle and size_bytes + file.size_bytes > BUNDLE_BYTES:
-            yield bundle
-            bundle, size_bytes = [], 0
-        bundle.append(file)
-        size_bytes += file.size_bytes
-    if bundle:
-        yield bundle
+    return portions(files, lambda file: file.size_bytes, BUNDLE_BYTES)

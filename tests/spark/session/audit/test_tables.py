@@ -18,7 +18,8 @@ from postroom.spark.pipeline.checkpoint_bootstrap import OPENINGS_FILE
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import note_ledgers
 from postroom.spark.store import open_store
-from postroom.spark.store.protocol import DataFile, TableError, TableStore
+from postroom.spark.store.protocol import DataFile, TableError
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
 from tests.ledger.ledger_maker import LedgerMaker
 from tests.ledger.reading.test_carried_entries import _with_dropped_history as with_dropped_history

@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 from postroom.spark.store import open_store, read_folded
 from postroom.spark.store import source as table_source
 from postroom.spark.store.folded import read_bucket
-from postroom.spark.store.protocol import CHECKPOINT_COMMITS, DONE, OPEN, Snapshot, TableStore
+from postroom.spark.store.protocol import CHECKPOINT_COMMITS, DONE, OPEN, Snapshot
 from postroom.spark.store.source import Bucket, Bundle, TableOptionError, TableReader, plan, table_options
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
 from tests.spark.store.small_tables import DAY, LEDGER, OTHER, at
 
@@ -154,7 +155,7 @@ def test_large_tables_are_planned_as_many_tasks(root: Path, monkeypatch: pytest.
 
 def test_tasks_give_exactly_the_columns_asked_for(root: Path) -> None:
     options = table_options({"path": str(root), "table": "entries"})
-    struct = table_source.struct_of(ENTRIES)
+    struct = table_source.table_struct(ENTRIES)
     reader = TableReader(options, struct)
     batches = [batch for task in reader.partitions() for batch in reader.read(task)]
     assert {batch.schema.names == ENTRIES.schema.names for batch in batches} == {True}

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from postroom.spark.pipeline.errors import PipelineError
 from postroom.spark.pipeline.lock import held
-from postroom.spark.pipeline.operations.rebuild import known_settings
+from postroom.spark.pipeline.options import known_settings
 from postroom.spark.pipeline.pipeline_table import PipelineTable, open_tables
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import check_policy

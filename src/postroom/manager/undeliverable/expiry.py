@@ -3,13 +3,13 @@ some are."""
 
 from mypy_extensions import i64
 
+from postroom.manager.destinations import registry as queues
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.transitions import step
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.backlog import Backlog, Chunk, earliest
 from postroom.manager.queues.placement import ended, take_out, watch_live
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.undeliverable.child_entries import make_child, may_leave
 from postroom.model import numbers as n
 
@@ -21,13 +21,13 @@ def expired(core: Core, entry: Entry) -> bool:
 
 def expire_available(core: Core, entry: Entry) -> None:
     """End an available object whose time is over."""
-    take_out(entry.queue, entry)
+    take_out(as_queue(entry.queue), entry)
     expire(core, entry)
 
 
 def expire(core: Core, entry: Entry) -> None:
     """End an entry that is in no order: as expired, or redirected if its queue says so."""
-    queue = entry.queue
+    queue = as_queue(entry.queue)
     target = None
     if queue.limits.expiry_target and may_leave(entry):
         target = queues.target(core, queue, queue.limits.expiry_target)
@@ -49,12 +49,12 @@ def scan(core: Core, queue: Queue) -> None:
         if left > 0 and band.backlog.count > 0:
             left = _scan_backlog(core, queue, band.backlog, left)
     if left <= 0:
-        core.set_alarm(queue, core.now_us)
+        core.agenda.set_alarm(queue, core.now_us)
         return
     soonest = next_expiry_us(queue)
     if soonest != 0:
         again = core.now_us + core.options.expiry_scan_ms * 1000
-        core.set_alarm(queue, soonest if soonest > again else again)
+        core.agenda.set_alarm(queue, soonest if soonest > again else again)
 
 
 def next_expiry_us(queue: Queue) -> i64:

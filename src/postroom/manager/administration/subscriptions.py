@@ -4,6 +4,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from postroom.manager.administration import deletion as administration
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations import routing
+from postroom.manager.destinations.tables import destinations_of
+from postroom.manager.destinations.topic import Topic
+from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.errors import (
     NotAllowed,
@@ -14,9 +19,7 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.name_rules import SUBSCRIPTION_MARK, check_pattern, is_pattern
 from postroom.manager.kernel.options import KIND_SUBSCRIPTION, KIND_TOPIC
-from postroom.manager.queues import registry as queues
-from postroom.manager.queues.queue import Queue
-from postroom.manager.topics import routing
+from postroom.manager.queues.queue import Queue, Subscription
 from postroom.model import numbers as n
 
 DOOMED_CHECK_US: Final = 1_000_000
@@ -47,30 +50,30 @@ class Subscribing:
 # Topics.
 
 
-def find(core: Core, name: str) -> Queue:
-    """The node of the topic; raises QueueNotFound."""
-    node = core.topics.get(name)
-    if node is None:
+def find(core: Core, name: str) -> Topic:
+    """The topic of that name; raises QueueNotFound."""
+    topic = destinations_of(core).topics.get(name)
+    if topic is None:
         raise QueueNotFound(f"there is no topic {name!r}")
-    return node
+    return topic
 
 
-def delete(core: Core, node: Queue, if_unused: bool, forced: bool, user: str) -> int:
+def delete(core: Core, topic: Topic, if_unused: bool, forced: bool, user: str) -> int:
     """Delete a topic with the subscriptions to it (not those to patterns); returns how many those were.
 
     Raises QueueInUse: somebody consumes and ``if_unused`` or the topic is temporary, or a transaction or a
     Spark subscription holds messages of a subscription, and it isn't ``forced``.
     """
-    subscribed = core.patterns.exactly(node.name)
+    subscribed = subscriptions_of(core).patterns.exactly(topic.name)
     consumers = sum(len(queue.attached.consumers) for queue in subscribed)
-    if consumers and (if_unused or node.definition.temporary):
-        raise QueueInUse(f"topic {node.name!r} has {consumers} consumers")
+    if consumers and (if_unused or topic.definition.temporary):
+        raise QueueInUse(f"topic {topic.name!r} has {consumers} consumers")
     if not forced:
         for queue in subscribed:
             _check_not_held(queue)
     for queue in subscribed:
         administration.delete(core, queue, False, False, forced, user)
-    queues.remove(core, node)
+    queues.remove(core, topic)
     return len(subscribed)
 
 
@@ -89,7 +92,7 @@ def _check_not_held(queue: Queue) -> None:
 # Subscriptions.
 
 
-def subscribe(core: Core, wanted: Subscribing) -> Queue:
+def subscribe(core: Core, wanted: Subscribing) -> Subscription:
     """The subscription's queue: the one that is there, or a new one.
 
     One of that client and name to another topic, or with another selector or no-local, is replaced unless
@@ -98,8 +101,12 @@ def subscribe(core: Core, wanted: Subscribing) -> Queue:
     """
     check_pattern(wanted.topic)
     if not is_pattern(wanted.topic):
-        queues.find_or_create(core, wanted.topic, KIND_TOPIC)
-    existing = core.subscriptions.get((wanted.client, wanted.name, wanted.durable)) if wanted.name else None
+        queues.find_or_create_topic(core, wanted.topic)
+    existing = (
+        subscriptions_of(core).named.get((wanted.client, wanted.name, wanted.durable))
+        if wanted.name
+        else None
+    )
     if existing is not None:
         if _same(existing, wanted):
             return existing
@@ -107,7 +114,7 @@ def subscribe(core: Core, wanted: Subscribing) -> Queue:
     return _create(core, wanted)
 
 
-def _same(existing: Queue, wanted: Subscribing) -> bool:
+def _same(existing: Subscription, wanted: Subscribing) -> bool:
     """Whether ``existing`` is what is wanted, and may be used; raises where it may neither be used nor
     replaced."""
     known = existing.definition
@@ -130,11 +137,12 @@ def _same(existing: Queue, wanted: Subscribing) -> bool:
     return same
 
 
-def _create(core: Core, wanted: Subscribing) -> Queue:
-    node = core.topics.get(wanted.topic)
+def _create(core: Core, wanted: Subscribing) -> Subscription:
+    destinations = destinations_of(core)
+    node = destinations.topics.get(wanted.topic)
     template = core.options.new_queue(wanted.topic, KIND_TOPIC) if node is None else node.definition
     name = _queue_name(core, wanted)
-    if name in core.queues:
+    if name in destinations.queues:
         raise QueueExists(f"{wanted.text()} can't be created: another has the queue name {name!r}")
     definition = replace(
         template,
@@ -151,20 +159,22 @@ def _create(core: Core, wanted: Subscribing) -> Queue:
         auto_created=False,
         durably_paused="",
     )
-    return queues.create(core, definition)
+    queue = queues.create(core, definition)
+    assert isinstance(queue, Subscription)
+    return queue
 
 
 def _queue_name(core: Core, wanted: Subscribing) -> str:
     """TOPIC::CLIENT/NAME, or TOPIC::NAME for a global one. One that isn't durable has "~" before its name, or
     is numbered."""
-    name = wanted.name if wanted.durable else f"~{wanted.name or core.next_queue_id}"
+    name = wanted.name if wanted.durable else f"~{wanted.name or destinations_of(core).next_id}"
     client = f"{wanted.client}/" if wanted.client else ""
     return f"{wanted.topic}{SUBSCRIPTION_MARK}{client}{name}"
 
 
-def durable(core: Core, client: str, name: str) -> Queue:
+def durable(core: Core, client: str, name: str) -> Subscription:
     """The durable subscription of that client ("": global) and name; raises QueueNotFound."""
-    queue = core.subscriptions.get((client, name, True))
+    queue = subscriptions_of(core).named.get((client, name, True))
     if queue is None:
         whose = f"client {client!r} has" if client else "there is"
         raise QueueNotFound(f"{whose} no durable subscription {name!r}")
@@ -188,24 +198,26 @@ def unsubscribe(core: Core, queue: Queue, forced: bool, user: str) -> None:
 def forsake(core: Core, queue: Queue) -> None:
     """Nobody uses ``queue``, a subscription that isn't durable or is to end: it goes when this command is
     over."""
-    core.forsaken.append(queue)
+    subscriptions_of(core).forsaken.append(queue)
 
 
 def end_forsaken(core: Core) -> None:
     """End the subscriptions that nobody uses, and temporary queues from before the start; one of which a
     transaction holds something, as soon as it is decided, one of which anybody else does, soon after he lets
     go."""
-    forsaken = core.forsaken
-    core.forsaken = []
+    subscriptions = subscriptions_of(core)
+    forsaken = subscriptions.forsaken
+    subscriptions.forsaken = []
     for queue in forsaken:
         if queue.deleted or queue.attached.consumers or queue.spark:
             continue
         if queue.held:
-            routing.dismiss(core, queue)
+            if isinstance(queue, Subscription):
+                routing.dismiss(core, queue)
             queues.update(core, replace(queue.definition, temporary=True))  # a restart ends it, too
             administration.clear(core, queue, n.EVENT_DELETE)
-            core.set_alarm(queue, core.now_us + DOOMED_CHECK_US)
-            if queue not in core.doomed:
-                core.doomed.append(queue)
+            core.agenda.set_alarm(queue, core.now_us + DOOMED_CHECK_US)
+            if queue not in subscriptions.doomed:
+                subscriptions.doomed.append(queue)
         else:
             administration.delete(core, queue, False, False)

@@ -16,10 +16,12 @@ a destination starts with else, its definition says, too.
 from dataclasses import dataclass
 from typing import Final
 
+from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import SwitchUnknown
 from postroom.manager.kernel.options import QueueDefinition
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Subscription
 
 PRODUCTION: Final = "production"
 INSERTION: Final = "insertion"
@@ -40,9 +42,9 @@ class _Switches:
     consumption: bool
 
 
-def at_startup(core: Core, queue: Queue) -> None:
+def at_startup(core: Core, queue: Destination) -> None:
     """Set the switches of a destination that comes into being, or back after a restart."""
-    topic = None if queue.subscription is None else core.topics.get(queue.subscription.topic)
+    topic = destinations_of(core).topics.get(queue.topic) if isinstance(queue, Subscription) else None
     if topic is not None:
         switches = _Switches(
             topic.switches.production_paused,
@@ -74,7 +76,7 @@ def _chosen(said: list[str], otherwise: bool) -> bool:
     return next((word == "true" for word in said if word != DEFAULT), otherwise)
 
 
-def turn(queue: Queue, switch: str, paused: bool) -> None:
+def turn(queue: Destination, switch: str, paused: bool) -> None:
     """Pause or resume one thing of one queue or topic. Raises SwitchUnknown."""
     if switch == PRODUCTION:
         queue.switches.production_paused = paused
@@ -87,7 +89,7 @@ def turn(queue: Queue, switch: str, paused: bool) -> None:
     queue.switches.closed_to_puts = queue.switches.production_paused or queue.switches.insertion_paused
 
 
-def switches_of(queue: Queue) -> dict[str, object]:
+def switches_of(queue: Destination) -> dict[str, object]:
     """As the management node shows them: flags, and WebLogic's words for the states."""
     shown: dict[str, object] = {}
     paused = (

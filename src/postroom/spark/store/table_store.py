@@ -1,4 +1,4 @@
-"""What the formats have in common: a list of files that grows from version to version, commits, and the
+"""What every table format offers: files that tasks write, commits that make them part of the table, and the
 putting together of small files."""
 
 import json
@@ -62,10 +62,12 @@ class Listing:
         return Listing(entry.state, entry.columns, kept + entry.add)
 
 
-class BaseStore(ABC):
-    """A table of files; a format says how versions are kept."""
+class TableStore(ABC):
+    """A table of files; a format says how versions are kept. Picklable: tasks write through it, the driver
+    commits."""
 
     can_replace = True
+    """Whether commits may remove files; else rows in ``open`` stay there, and readers fold them."""
 
     def __init__(
         self, root: str, definition: TableDefinition, checkpoint_commits: int = CHECKPOINT_COMMITS
@@ -118,7 +120,8 @@ class BaseStore(ABC):
         return self.name in awaited.get("tables", ())
 
     def added_since(self, version: int) -> list[DataFile]:
-        """Files with new rows in part ``done``, in the order of their commits. Raises ``VersionGone``."""
+        """Files with new rows in part ``done`` that came after a version, in the order of their commits;
+        files that only hold others' rows again are left out. Raises ``VersionGone``."""
         found: list[DataFile] = []
         for number in range(version + 1, self.state().version + 1):
             entry = self._entry(number)
@@ -128,11 +131,14 @@ class BaseStore(ABC):
         return found
 
     def read(self, file: DataFile, columns: Sequence[str] | None = None, coded: bool = False) -> pa.Table:
-        """See `TableStore.read`."""
+        """A file's rows in the definition's columns or those named (also ``part`` and ``day``); columns
+        newer than the file are null. `coded`: texts that come again and again as dictionary arrays, which
+        are quicker to read and to fold."""
         return self._data.read(file, columns, coded)
 
     def read_bucket(self, file: DataFile, columns: Sequence[str], number: int, count: int) -> pa.Table:
-        """See `TableStore.read_bucket`."""
+        """The rows of a file whose key falls into bucket `number` of `count` (see `buckets`); `columns` must
+        have the key's."""
         return self._data.read_bucket(file, columns, number, count)
 
     def pieces(self, file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -149,7 +155,8 @@ class BaseStore(ABC):
     # --- writing -----------------------------------------------------------------------------------
 
     def write(self, rows: pa.Table, part: Part, day: str | None, ledger_id: str) -> DataFile:
-        """Rows as a durable file that is not yet part of the table."""
+        """Rows (columns of the definition, in any order) as a durable file that is not yet part of the
+        table."""
         return self._data.write(rows, part, day, ledger_id)
 
     def commit(
@@ -160,8 +167,10 @@ class BaseStore(ABC):
         operation: str,
         is_new: bool = True,
     ) -> int:
-        """Make the version after ``state.version``; `is_new`: the rows added are new ones. Raises
-        ``TableConflict``, ``SchemaConflict``."""
+        """Make the version after ``state.version``: files added and removed, and the new state. Returns
+        it. `is_new` False: the rows added were in the table before, so that tables made of this one
+        don't take them again. Raises ``TableConflict`` if that version exists already,
+        ``SchemaConflict``."""
         newest = self._newest()  # once: what another commits from here on is found by the put
         if (NO_VERSION if newest is None else newest.state.version) != state.version:
             raise self._conflict(state.version)
@@ -193,7 +202,8 @@ class BaseStore(ABC):
         return self._widened(newest, new) if new else newest
 
     def small_files(self, target_bytes: int, below_bytes: int) -> list[list[DataFile]]:
-        """See `TableStore.small_files`."""
+        """Groups of finished files of a part, day and ledger, each below `below_bytes`, that are worth
+        putting together to files of about `target_bytes`."""
         newest = self._newest()
         if newest is None or not self.can_replace:
             return []
@@ -203,11 +213,12 @@ class BaseStore(ABC):
         return bins(small, target_bytes)
 
     def join(self, files: Sequence[DataFile]) -> DataFile:
-        """See `TableStore.join`."""
+        """The rows of several files of one part, day and ledger as one durable file that is not yet part of
+        the table."""
         return self._data.join(files)
 
     def joined(self, groups: Sequence[Sequence[DataFile]], files: Sequence[DataFile]) -> None:
-        """See `TableStore.joined`."""
+        """Put each of these files in the place of a group that it was made from, by one commit."""
         rows = sum(file.rows for file in files)
         state = self.state()
         copied = replace(state, rows_written=state.rows_written + rows, rows_copied=state.rows_copied + rows)
