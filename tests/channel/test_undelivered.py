@@ -35,11 +35,11 @@ WORDS = {
 
 
 def message(
-    asked: Asked = Asked.NOTHING, *, fast: bool = False, reply_to: str | None = "R"
+    requested: Asked = Asked.NOTHING, *, fast: bool = False, reply_to: str | None = "R"
 ) -> ReceivedMessage:
     payload = Message(
         header=Header(durable=not fast),
-        message_annotations={"x-opt-report": int(WORDS[asked])},
+        message_annotations={"x-opt-report": int(WORDS[requested])},
         properties=Properties(message_id="ID:1", reply_to=reply_to),
         body=Data([b"body"]),
     ).encode()
@@ -63,15 +63,15 @@ def walk(
 # --- the table
 
 
-def expected(asked: Asked, dead_letters: bool, fast: bool, failing: set[Action]) -> list[Action]:
+def expected(requested: Asked, dead_letters: bool, fast: bool, failing: set[Action]) -> list[Action]:
     """MQ's rules said another way: in the order of the seed, not of the table."""
     steps: list[Action] = []
-    discard = asked in (Asked.DISCARD, Asked.REPORT_AND_DISCARD, Asked.RETURN)
-    if asked in (Asked.REPORT, Asked.REPORT_AND_DISCARD, Asked.RETURN):
+    discard = requested in (Asked.DISCARD, Asked.REPORT_AND_DISCARD, Asked.RETURN)
+    if requested in (Asked.REPORT, Asked.REPORT_AND_DISCARD, Asked.RETURN):
         steps.append(Action.PUT_REPORT)
         discard = discard and Action.PUT_REPORT not in failing
     if discard:
-        end = Action.RETURN_TO_SENDER if asked is Asked.RETURN else Action.DISCARD
+        end = Action.RETURN_TO_SENDER if requested is Asked.RETURN else Action.DISCARD
         return [*steps, end, Action.DONE]
     if dead_letters:
         steps.append(Action.DEAD_LETTER)
@@ -80,17 +80,17 @@ def expected(asked: Asked, dead_letters: bool, fast: bool, failing: set[Action])
     return [*steps, Action.DROP, Action.DONE] if fast else [*steps, Action.BACK_OUT]
 
 
-@pytest.mark.parametrize("asked", Asked)
+@pytest.mark.parametrize("requested", Asked)
 @pytest.mark.parametrize("dead_letters", [True, False])
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize("failing", [set(), {Action.PUT_REPORT}, {Action.DEAD_LETTER}, {*Action}])
 def test_every_way_down_the_ladder(
-    asked: Asked, dead_letters: bool, fast: bool, failing: set[Action]
+    requested: Asked, dead_letters: bool, fast: bool, failing: set[Action]
 ) -> None:
     handler = UndeliveredHandler(replace(CHANNEL, use_dead_letter_queue=dead_letters), None)
     failing = failing & {Action.PUT_REPORT, Action.DEAD_LETTER}
-    steps = walk(handler, UNKNOWN, message(asked, fast=fast), failing)
-    assert steps == expected(asked, dead_letters, fast, failing)
+    steps = walk(handler, UNKNOWN, message(requested, fast=fast), failing)
+    assert steps == expected(requested, dead_letters, fast, failing)
 
 
 def test_the_table_has_every_row() -> None:
@@ -180,10 +180,10 @@ def with_exit(answer: Callable[[RetryRequest], object]) -> UndeliveredHandler:
 
 
 def test_an_exit_decides_whatever_the_reason_and_the_count() -> None:
-    asked: list[RetryRequest] = []
+    requests: list[RetryRequest] = []
 
     def again(request: RetryRequest) -> object:
-        asked.append(request)
+        requests.append(request)
         return Wait(request.attempt * 10) if request.attempt < 4 else Stop()
 
     handler = with_exit(again)
@@ -193,8 +193,8 @@ def test_an_exit_decides_whatever_the_reason_and_the_count() -> None:
         waits.append(step.wait_ms)
         step = handler.next(UNKNOWN)
     assert (waits, step.action, step.complaint) == ([10, 20, 30], Action.DEAD_LETTER, "")
-    assert [request.attempt for request in asked] == [1, 2, 3, 4]
-    last = asked[-1]
+    assert [request.attempt for request in requests] == [1, 2, 3, 4]
+    last = requests[-1]
     assert (last.channel, last.data, last.wait_ms) == ("TO.LONDON", "five", 250)
     assert last.undelivered is UNKNOWN
     assert last.header.value("JMSMessageID") == "ID:1"

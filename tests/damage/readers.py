@@ -69,13 +69,19 @@ def verify_bodies(folder: Path, specimen: Specimen) -> Given:
 
 def _verified(folder: Path, *options: str) -> Given:
     result = CliRunner().invoke(ledger, ["verify", "--data", str(folder), "--json", *options])
-    told = json.loads(result.stdout)
-    errors = [each for each in told["findings"] if each["severity"] == "error"]
-    assert (result.exit_code == EXIT_DAMAGED) == bool(errors) == (not told["is_whole"])
+    output = json.loads(result.stdout)
+    errors = [each for each in output["findings"] if each["severity"] == "error"]
+    assert (result.exit_code == EXIT_DAMAGED) == bool(errors) == (not output["is_whole"])
     if errors:
         raise Refused(f"{errors[0]['where']}: {errors[0]['what']}")
-    warnings = sum(each["severity"] == "warning" for each in told["findings"])
-    return warnings, told["records"], told["bodies_checked"], told["first_position"], told["durable_through"]
+    warnings = sum(each["severity"] == "warning" for each in output["findings"])
+    return (
+        warnings,
+        output["records"],
+        output["bodies_checked"],
+        output["first_position"],
+        output["durable_through"],
+    )
 
 
 def audit(folder: Path, specimen: Specimen) -> Given:
@@ -158,8 +164,8 @@ def is_as_good(reader: str, excuse: Excuse, given: Given, control: Given) -> boo
     if reader == "serve":
         return given == control or (given == TOLD_WHEN_READ and excuse is Excuse.UNREAD)
     if reader == "http":
-        told = zip(given[2], control[2], strict=True)
-        return bool(given[:2] == control[:2] and all(body in (None, known) for body, known in told))
+        bodies = zip(given[2], control[2], strict=True)
+        return bool(given[:2] == control[:2] and all(body in (None, known) for body, known in bodies))
     if reader == "audit" and excuse is Excuse.SPARE:
         return bool(given[-1] == control[-1])
     if reader == "pipeline" and excuse is Excuse.SPARE:

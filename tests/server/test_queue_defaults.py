@@ -253,9 +253,9 @@ def test_a_poison_message_ends_on_the_dead_letter_queue(
     fail(connection.create_session(mode, recover=RecoverMode.BROKER))
     dead = asking.create_consumer(DEAD).receive(20)
     assert dead is not None and dead.body == "bad"
-    told = dead.annotations
-    assert told["x-opt-dead-letter-reason"] == "postroom:redelivery-limit-exceeded"
-    assert told["x-opt-dead-letter-queue"] == "work"
+    annotation = dead.annotations
+    assert annotation["x-opt-dead-letter-reason"] == "postroom:redelivery-limit-exceeded"
+    assert annotation["x-opt-dead-letter-queue"] == "work"
     failed = [line for line in lines_of(folder, "work") if line.get("failure_delta")]
     waits = [to_ms(line["due"]) - to_ms(line["time"]) for line in failed]
     assert waits == DELAYS_MS

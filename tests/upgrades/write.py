@@ -134,13 +134,13 @@ def _decisions(folder: Path) -> None:
 def told_of(folder: Path) -> dict[str, object]:
     """What a log says to the next that opens it."""
     log = DecisionLog(folder)
-    told: dict[str, object] = {
+    fields: dict[str, object] = {
         "owner": log.owner_id.hex(),
         "decisions": [decision.record() for decision in log.decisions()],
         "heuristics": [outcome.record() for outcome in log.heuristics()],
     }
     log.close()
-    return told
+    return fields
 
 
 if __name__ == "__main__":

@@ -173,9 +173,9 @@ def test_one_look_at_a_running_broker() -> None:
         assert line_of(text, "A.B")[:2] == ["A.B", "inactive"]
         assert DYNAMIC_PREFIX not in text and "←" in text
         assert DYNAMIC_PREFIX in shell.ok("top", "--once", "--all")
-        told = json.loads(shell.ok("top", "--once", "--json"))
-        assert {each["name"] for each in told["queues"]} == {"B", "work"}
-        assert told["channels"][0]["state"] == "inactive" and told["broker"]["container_id"] == "A"
+        output = json.loads(shell.ok("top", "--once", "--json"))
+        assert {each["name"] for each in output["queues"]} == {"B", "work"}
+        assert output["channels"][0]["state"] == "inactive" and output["broker"]["container_id"] == "A"
 
 
 @pytest.mark.sockets

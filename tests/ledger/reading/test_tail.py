@@ -68,8 +68,8 @@ def _positions(watch: Watch, folder: Path, first: int, last: int) -> None:
         hint = watch.hint(segment, low, high) if low <= high else None
         if hint is not None:
             data = _journal(folder, segment)[hint.start : hint.end]
-            told = JournalHint.decode(hint.encode())
-            for chunk, _ in journal_chunks(segment.name, memoryview(data), segment, told, low, high):
+            text = JournalHint.decode(hint.encode())
+            for chunk, _ in journal_chunks(segment.name, memoryview(data), segment, text, low, high):
                 found += np.concatenate([chunk.arrivals["position"], chunk.transitions["position"]]).tolist()
             assert sorted(found)[-1] == high
     assert sorted(found) == list(range(last - len(found) + 1, last + 1))

@@ -204,8 +204,8 @@ def test_a_detached_link_is_resumed_with_what_is_open(
     assert attach.unsettled == {events[1].tag: None, events[2].tag: None}
     broker.wait_until(lambda b: b.manager.queues[queue].statistics.depth == 1)  # without another word
     again.flow(5)
-    told = {event.tag: event for event in transfers(peer, again, 4) if event.resume}
-    assert isinstance(told[events[1].tag].state, Accepted) and told[events[1].tag].settled
+    fields = {event.tag: event for event in transfers(peer, again, 4) if event.resume}
+    assert isinstance(fields[events[1].tag].state, Accepted) and fields[events[1].tag].settled
 
 
 def test_an_outcome_in_a_map_is_applied_once(broker: BrokerThread, peer: EnginePeer, queue: str) -> None:
@@ -314,11 +314,11 @@ def test_proton_accepts_on_a_detached_link(tmp_path: Path) -> None:
         assert depth(second, "orders") == 1
     dumped = CliRunner().invoke(main, ["ledger", "dump", "--data", str(folder), "--json"])
     lines = [json.loads(line) for line in dumped.stdout.splitlines()]
-    told: dict[int, list[str]] = {}
+    fields: dict[int, list[str]] = {}
     for line in lines:
         if line.get("queue") == "orders" and "event" in line:
-            told.setdefault(line["serial"], []).append(line["event"])
-    assert list(told.values()) == [
+            fields.setdefault(line["serial"], []).append(line["event"])
+    assert list(fields.values()) == [
         ["put", "acquire", "suspend", "resume", "confirm"],
         ["put", "acquire", "suspend", "link_lost"],
     ]

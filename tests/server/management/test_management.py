@@ -30,8 +30,11 @@ class Manager:
         self.requests: BlockingSender = connection.create_sender("$management")
 
     def ask(self, operation: str, body: object = None, **properties: object) -> Message:
-        said = {"operation": operation, **{key.replace("_", "-"): value for key, value in properties.items()}}
-        self.requests.send(Message(id="m-1", reply_to="$management", properties=said, body=body))
+        fields = {
+            "operation": operation,
+            **{key.replace("_", "-"): value for key, value in properties.items()},
+        }
+        self.requests.send(Message(id="m-1", reply_to="$management", properties=fields, body=body))
         reply = self.replies.receive(timeout=15)
         self.replies.accept()
         assert reply.correlation_id == "m-1"

@@ -57,12 +57,12 @@ class Lake:
     def rows_of(self, batch_id: int) -> DataFrame:
         """Positions behind the end of the batch before."""
         before = self.batches[batch_id - 1] if batch_id else self.batches[0]
-        told = [
+        rows = [
             (ledger_id, position, datetime(2026, 3, 1, tzinfo=UTC) + timedelta(seconds=position))
             for ledger_id, end in self.batches[batch_id].items()
             for position in range(before.get(ledger_id, end) + 1, end + 1)
         ]
-        return self.spark.createDataFrame(told, COLUMNS).repartition(2)
+        return self.spark.createDataFrame(rows, COLUMNS).repartition(2)
 
     def append(self, batch_id: int, rows: DataFrame | None = None, **options: Any) -> Appended:
         rows = self.rows_of(batch_id) if rows is None else rows
@@ -219,10 +219,15 @@ def test_rows_may_be_changed_and_columns_chosen(lake: Lake, tmp_path: Path) -> N
         lake.spark.conf.set("spark.sql.session.timeZone", "UTC")
     table = DeltaTable(lake.table)
     assert table.metadata().partition_columns == ["day", "even"]
-    told = sorted(table.to_pyarrow_table().to_pylist(), key=lambda row: int(row["position"]))
-    assert [(row["position"], row["even"]) for row in told] == [(2, True), (3, False), (4, True), (5, False)]
-    assert told[0]["time"] == datetime(2026, 3, 1, 0, 0, 2, tzinfo=UTC)
-    assert {row["day"] for row in told} == {date(2026, 2, 28)}, "as the session's time zone has it"
+    listed = sorted(table.to_pyarrow_table().to_pylist(), key=lambda row: int(row["position"]))
+    assert [(row["position"], row["even"]) for row in listed] == [
+        (2, True),
+        (3, False),
+        (4, True),
+        (5, False),
+    ]
+    assert listed[0]["time"] == datetime(2026, 3, 1, 0, 0, 2, tzinfo=UTC)
+    assert {row["day"] for row in listed} == {date(2026, 2, 28)}, "as the session's time zone has it"
     paths = [uri.removeprefix(lake.table) for uri in table.file_uris()]
     assert {path.rpartition("/")[0] for path in paths} == {
         "/day=2026-02-28/even=true",

@@ -67,7 +67,9 @@ def test_offsets_are_what_spark_keeps_of_them(played: Played) -> None:
     assert offset_of(fields) == begin
 
 
-@pytest.mark.parametrize("said", [{}, {"checkpoint": 7}, {LEDGER: 5, "checkpoint": "c", "subscription": "s"}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"checkpoint": 7}, {LEDGER: 5, "checkpoint": "c", "subscription": "s"}]
+)
 def test_offsets_of_another_query_are_refused(fields: dict[str, object]) -> None:
     with pytest.raises(OffsetsUnreadable):
         offset_of(fields)

@@ -118,7 +118,7 @@ def test_the_ledger_may_be_read_from_its_broker(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     tokens = folder / TOKENS_NAME
-    told = {
+    fields = {
         "m0": add_token(tokens, "both", [Right.LEDGER, Right.BODIES]),
         None: add_token(tokens, "ledger", [Right.LEDGER]),
     }
@@ -129,7 +129,7 @@ def test_the_ledger_may_be_read_from_its_broker(tmp_path: Path) -> None:
         with ConnectionFactory(broker.url).create_connection() as connection:
             one._connection = connection
             one.create()
-            for text, token in told.items():
+            for text, token in fields.items():
                 sink = Appending(one)
                 options = {
                     "path": broker.http_urls[0],

@@ -90,8 +90,8 @@ class Scene:
         client = self.management
         opened = client.request("OPEN-CURSOR", kind=MESSAGE_TYPE, name=queue, body={}).attributes()
         page = {"cursor": opened["cursor"], "offset": 0, "count": 1000}
-        told = client.request("READ-CURSOR", kind=MESSAGE_TYPE, name=queue, body=page).attributes()
-        found: list[dict[str, Any]] = told["messages"]  # type: ignore[assignment]
+        answer = client.request("READ-CURSOR", kind=MESSAGE_TYPE, name=queue, body=page).attributes()
+        found: list[dict[str, Any]] = answer["messages"]  # type: ignore[assignment]
         return found
 
     def where(self, queue: str = "dead", job: str = "job-1", is_kept: bool = True) -> Where:
@@ -125,8 +125,8 @@ def rules(text: str) -> Rules:
 
 def rule(when: str, action: str, to: str = "", name: str = "") -> str:
     """A rule as TOML."""
-    said = {"name": name, "when": when, "action": action, "to": to}
-    return "[[rule]]\n" + "".join(f"{key} = '''{value}'''\n" for key, value in said.items() if value)
+    fields = {"name": name, "when": when, "action": action, "to": to}
+    return "[[rule]]\n" + "".join(f"{key} = '''{value}'''\n" for key, value in fields.items() if value)
 
 
 def counted(manifest: Manifest) -> dict[str, int]:

@@ -173,12 +173,12 @@ def test_what_nobody_says_is_durable_is_no_part_of_a_plan(
     queue = maker.queue("orders")
     maker.commit()
     maker.marker()
-    told = open_ledger(str(maker.folder), "").through
+    text = open_ledger(str(maker.folder), "").through
     maker.put(queue)
     maker.commit()
-    assert open_ledger(str(maker.folder), "").through == told and now_s[0] >= DURABLE_WITHIN_S
+    assert open_ledger(str(maker.folder), "").through == text and now_s[0] >= DURABLE_WITHIN_S
     maker.marker()
-    assert open_ledger(str(maker.folder), "").through == told + 1
+    assert open_ledger(str(maker.folder), "").through == text + 1
 
 
 def test_the_ledger_tells_which_job_and_rule_it_was(spark: SparkSession, at: Scene) -> None:
@@ -186,9 +186,9 @@ def test_the_ledger_tells_which_job_and_rule_it_was(spark: SparkSession, at: Sce
     at.triage(spark, rule("text = 'a'", "discard", name="no a") + rule("true", "forward", "audit", "rest"))
     at.act()
     events = spark.read.format("postroom").option("path", str(at.folder)).load()
-    told = {row["outcome"]: row["reason"] for row in events.where("reason IS NOT NULL").collect()}
-    assert "job job-1, rule no a" in told["discarded"] and "postroom:job" in told["discarded"]
-    assert "job job-1, rule rest" in told["moved"]
+    fields = {row["outcome"]: row["reason"] for row in events.where("reason IS NOT NULL").collect()}
+    assert "job job-1, rule no a" in fields["discarded"] and "postroom:job" in fields["discarded"]
+    assert "job job-1, rule rest" in fields["moved"]
 
 
 def test_what_is_older_than_the_history_stands_there_without_its_place(
@@ -222,11 +222,11 @@ def test_an_interrupted_job_goes_on_with_what_is_left(
     manifest = at.triage(spark, rule("true", "forward", "audit", "all"))
     monkeypatch.setattr(execution, "MAX_ACTIONS", 3)
     monkeypatch.setattr(execution, "NOTED_ROWS", 3)
-    asked: list[int] = []
+    counts: list[int] = []
 
     def breaks(done: int, total: int) -> None:
-        asked.append(done)
-        if len(asked) == 2:
+        counts.append(done)
+        if len(counts) == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -311,7 +311,7 @@ def test_a_plan_without_its_manifest_is_none(spark: SparkSession, at: Scene) -> 
 
 
 @pytest.mark.parametrize(
-    ("when", "said"),
+    ("when", "expected_text"),
     [
         ("nosuch > 5", "nosuch"),
         ("reason =", "Syntax error"),
@@ -320,13 +320,13 @@ def test_a_plan_without_its_manifest_is_none(spark: SparkSession, at: Scene) -> 
     ],
 )
 def test_a_rule_that_makes_no_sense_is_told_with_its_line(
-    spark: SparkSession, at: Scene, when: str, said: str
+    spark: SparkSession, at: Scene, when: str, expected_text: str
 ) -> None:
     at.put("dead", ["a"])
     text = "\n\n" + rule(when, "leave", name="wrong")
     with pytest.raises(RulesInvalid, match=r"rules\.toml, line 3: rule 'wrong': ") as told:
         at.triage(spark, text)
-    assert said.lower() in str(told.value).lower() and "\n" not in str(told.value)
+    assert expected_text.lower() in str(told.value).lower() and "\n" not in str(told.value)
     assert told.value.exit_code == Exit.USAGE
 
 
@@ -368,8 +368,8 @@ def test_the_duplicate_of_what_somebody_holds_goes(spark: SparkSession, at: Scen
 
 def test_duplicates_by_columns(spark: SparkSession, at: Scene) -> None:
     texts = ["a", "b", "a", "a"]
-    said = [Message(text, properties={"n": n // 3, "m": 1}) for n, text in enumerate(texts)]
-    at.put("orders", said)
+    messages = [Message(text, properties={"n": n // 3, "m": 1}) for n, text in enumerate(texts)]
+    at.put("orders", messages)
     by = check_columns(("text", "application_properties"))
     jobs.plan_deduplicate(spark, at.where("orders"), by)
     at.act()

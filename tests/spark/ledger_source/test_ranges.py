@@ -205,8 +205,8 @@ def test_what_a_row_says_of_holders_and_channels(tmp_path: Path) -> None:
     history = [("put", 0), ("put", 2), ("put", 4), ("consume", 0), ("batch", 0), ("forward", 0), ("put", 1)]
     rows = rows_of(FolderPlace(made(tmp_path, history)), [])
     said = ("record", "event", "holder", "container", "user", "channel", "luwid", "queue")
-    told = [tuple(row[name] for name in said) for row in rows]
-    assert told[3:] == [
+    values = [tuple(row[name] for name in said) for row in rows]
+    assert values[3:] == [
         ("entry", "acquire", "receiver-0", "app", "guest", None, None, "a"),
         ("entry", "confirm", "receiver-0", "app", "guest", None, None, "a"),
         ("entry", "acquire", "batch", None, None, "TO.QM2", "ab" * 16, "a"),

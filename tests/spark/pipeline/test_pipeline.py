@@ -202,8 +202,8 @@ def test_intake_stops_before_what_it_does_not_know(tmp_path: Path, monkeypatch: 
     assert done.stopped is not None
     assert done.stopped.position == unknown
     assert {table.position(book_ledger(table)).position for table in pipeline.of_events} == {unknown - 1}
-    told = sorted(row["position"] for row in rows_of(tmp_path / "tables", "events"))
-    assert told == [*serials, unknown - 2, unknown - 1]
+    positions = sorted(row["position"] for row in rows_of(tmp_path / "tables", "events"))
+    assert positions == [*serials, unknown - 2, unknown - 1]
     monkeypatch.setattr(record_batches, "_HIGHEST_TYPE", 255)  # an upgrade
     read_all(tmp_path / "tables", ledger)
     assert_whole(tmp_path / "tables", ledger)

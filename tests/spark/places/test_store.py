@@ -237,20 +237,20 @@ def test_a_place_is_pickled_without_what_it_remembers(folder: Path, store: Path,
 
 
 def test_a_running_upload_follows_the_broker(folder: Path, store: Path) -> None:
-    told: list[Uploaded] = []
+    uploaded: list[Uploaded] = []
     stop = Event()
     writer = Writer(folder)
 
     def tell(each: Uploaded) -> None:
-        told.append(each)
-        if len(told) == 3:
+        uploaded.append(each)
+        if len(uploaded) == 3:
             writer.write(200)
         if each.last_position > 1000:
             stop.set()
 
     Upload(folder, str(store)).watch(stop, tell, every_s=0.01)
     writer.close()
-    assert told[-1].last_position > 1000
+    assert uploaded[-1].last_position > 1000
 
 
 def test_file_uris(folder: Path, store: Path, tmp_path: Path) -> None:

@@ -31,13 +31,15 @@ def ledgers(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [folder for folder in brokers(tmp_path_factory.mktemp("lived")) if holds_ledger(folder)]
 
 
-def options(folder: Path, **said: str) -> TapOptions:
-    return read_tap_options({"path": str(folder), **said})
+def options(folder: Path, **fields: str) -> TapOptions:
+    return read_tap_options({"path": str(folder), **fields})
 
 
-def read(folder: Path, records: int = 1 << 20, schema: pa.Schema = MESSAGES_SCHEMA, **said: str) -> pa.Table:
+def read(
+    folder: Path, records: int = 1 << 20, schema: pa.Schema = MESSAGES_SCHEMA, **fields: str
+) -> pa.Table:
     """All rows of a ledger that is cut into slices of so many records."""
-    place, chosen = FolderPlace(folder), options(folder, **said)
+    place, chosen = FolderPlace(folder), options(folder, **fields)
     snapshot = place.snapshot()
     slices = plan(place, snapshot, 1, snapshot.durable_through, records)
     batches = [batch for piece in slices for batch in rows_of(piece, schema, chosen)]

@@ -41,7 +41,7 @@ def other(broker: BrokerThread, queue: str) -> Iterator[Controller]:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "given",
     [
         b"xid",
         "7-67-62",
@@ -67,8 +67,8 @@ def other(broker: BrokerThread, queue: str) -> Iterator[Controller]:
     ],
     ids=map(str, range(21)),
 )
-def test_a_global_id_that_is_none(controller: Controller, asked: object) -> None:
-    assert controller.start_refused(asked) == C.XAER_INVAL
+def test_a_global_id_that_is_none(controller: Controller, given: object) -> None:
+    assert controller.start_refused(given) == C.XAER_INVAL
     controller.start(new_xid())  # nobody is harmed
 
 

@@ -349,8 +349,8 @@ def test_only_what_breaks_a_rule_is_a_violation(crossed: Crossed) -> None:
     }
     assert {row["serial"]: row["rule"] for row in crossed.violations} == broken
     assert set(broken.values()) == set(CROSSING_RULES)
-    told = {row["verdict"] for row in crossed.rows}
-    assert told == {*CROSSING_RULES, *CROSSING_VERDICTS} - {"older than history"}
+    fields = {row["verdict"] for row in crossed.rows}
+    assert fields == {*CROSSING_RULES, *CROSSING_VERDICTS} - {"older than history"}
 
 
 def test_what_came_through_a_channel_names_its_origin_and_no_parent(crossed: Crossed) -> None:
