@@ -26,15 +26,11 @@ from postroom.ledger.reading.body_reader import (
 )
 from postroom.ledger.reading.message_image import HEADER, MESSAGES_MAGIC, decode_messages, encode_messages
 from postroom.model.codes import Event, State
-from tests.ledger.workload import START_US
+from tests.ledger.files import bodies_of, opened
 
 SMALL = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0)
 LARGE = LedgerOptions(reserve_bytes=0)
 GET = (State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
-
-
-def opened(folder: Path, options: LedgerOptions = LARGE) -> Ledger:
-    return Ledger.open(folder, options, START_US, maintenance="manual")
 
 
 def put(ledger: Ledger, body: bytes | None, name: bytes = b"", correlation: bytes = b"") -> int:
@@ -83,10 +79,6 @@ def settle(ledger: Ledger) -> None:
 
 def serials(*values: int) -> Array:
     return np.array(values, np.uint64)
-
-
-def bodies_of(found: FoundMessages) -> list[bytes]:
-    return [bytes(found.bodies[a:b]) for a, b in zip(found.starts, found.ends, strict=True)]
 
 
 def names_of(found: FoundMessages, field: str) -> list[bytes]:

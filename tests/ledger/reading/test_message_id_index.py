@@ -11,7 +11,7 @@ from postroom.ledger.reading.message_id_hash import hash_id, hash_ids
 from postroom.ledger.reading.message_id_index import HashedIds
 from postroom.model.codes import Event, State
 from postroom.model.ids import MESSAGE_ID, UNIQUE_ID, MessageIds, pack_unique_id, unpack_unique_id
-from tests.ledger.retention.test_retention import BODY, SECOND_US, Broker
+from tests.ledger.retention.short_history import BODY, SECOND_US, Broker
 from tests.ledger.workload import START_US
 
 Told = tuple[bytes, bytes, int, bytes, int]

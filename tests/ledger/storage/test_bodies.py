@@ -16,11 +16,11 @@ from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.ledger.storage.disk import RealDisk, RealFile
 from postroom.ledger.storage.writer import InlineWriter
 from postroom.model.codes import Event, State
+from tests.ledger.files import LARGE, flip, opened
 from tests.ledger.workload import START_US
 from tests.simulation.disk import SimDisk, SimFile
 
 SMALL = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0)
-LARGE = LedgerOptions(reserve_bytes=0)
 GET = (State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
 
 
@@ -28,10 +28,6 @@ def put(ledger: Ledger, body: bytes) -> BodyPlace:
     head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
     serial = ledger.builder.arrival(*head, body, crc32(body), b"", 0, b"", 0, b"", 0)
     return serial, ledger.builder.last_body_offset, len(body)
-
-
-def opened(folder: Path, options: LedgerOptions = LARGE) -> Ledger:
-    return Ledger.open(folder, options, START_US, maintenance="manual")
 
 
 @pytest.fixture
@@ -102,12 +98,6 @@ def test_what_is_not_durable_is_in_no_file(ledger: Ledger) -> None:
     ledger.flush()
     waiting = put(ledger, b"not yet")
     assert ledger.read_bodies([durable, waiting]) == [b"durable", b""]
-
-
-def flip(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("cached", [False, True])

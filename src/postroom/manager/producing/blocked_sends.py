@@ -13,6 +13,7 @@ from mypy_extensions import i64
 from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.effects import Rejected, Sink
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
+from postroom.manager.kernel.quota_pool import Pool, PoolWaiter
 from postroom.manager.kernel.transaction import fail
 from postroom.manager.producing.unheard_refusals import record_refused
 from postroom.manager.producing.upload import Upload, drop
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from postroom.manager.kernel.consumer import Producer
     from postroom.manager.kernel.core import Core
     from postroom.manager.kernel.destination import Destination
-    from postroom.manager.kernel.quota_pool import Pool, _Stretch
     from postroom.manager.kernel.transaction import Transaction
 
 NO_ROOM: Final = "amqp:resource-limit-exceeded"
@@ -32,26 +32,8 @@ _MIN_DEADLINES: Final = 64
 
 
 @final
-class BlockedSend:
+class BlockedSend(PoolWaiter):
     """One send that waits."""
-
-    __slots__ = (
-        "body",
-        "due_us",
-        "head",
-        "order",
-        "pool",
-        "producer",
-        "queue",
-        "since_us",
-        "sink",
-        "size",
-        "stretch",
-        "token",
-        "transaction",
-        "upload",
-        "waits",
-    )
 
     def __init__(
         self,
@@ -66,27 +48,22 @@ class BlockedSend:
         transaction: "Transaction | None",
         since_us: i64,
     ) -> None:
+        super().__init__(size)
         self.producer = producer
         self.queue = queue
         self.head = head
         self.body = body
         self.upload = upload
-        self.size: i64 = size
         self.sink = sink
         self.token: i64 = token
         self.transaction = transaction
         self.since_us: i64 = since_us
         self.due_us: i64 = since_us + producer.send_timeout_us
-        self.order: i64 = 0
-        """When it began to wait, compared with others; 0: it doesn't yet."""
         self.pool: Pool | None = None
         """Where it waits for room; None: only for those before it on its link."""
-        self.stretch: _Stretch | None = None
-        """Its part of the pool's line."""
         self.waits = False
 
     def is_next(self) -> bool:
-        """Whether it is the first of its link: sends of one link don't overtake each other."""
         waiting = self.producer.waiting
         return waiting is not None and waiting[0] is self
 
@@ -96,8 +73,6 @@ class BlockedSends:
     """Those of a queue manager."""
 
     def __init__(self) -> None:
-        self.unlimited: list[BlockedSend] = []
-        """Sends that waited only for one before them, and may go in before this command ends."""
         self.count: i64 = 0
         self.bytes: i64 = 0
         self.deadlines: list[tuple[int, int, BlockedSend]] = []
@@ -139,7 +114,7 @@ def enter(core: "Core", send: BlockedSend) -> None:
     heapq.heappush(line.deadlines, (send.due_us, send.order, send))
 
 
-def change_pool(send: BlockedSend, pool: "Pool") -> bool:
+def change_pool(send: BlockedSend, pool: Pool) -> bool:
     """Of all the pools that a publish needs, ``pool`` is the one that lacks room now; whether that is
     another one than before.
 
@@ -186,7 +161,7 @@ def _leave_link(core: "Core", producer: "Producer", send: BlockedSend) -> None:
     if not waiting:
         producer.waiting = None
     elif was_next:
-        look_at(core, waiting[0])
+        look_at(core, as_blocked_send(waiting[0]))
 
 
 def look_at(core: "Core", send: BlockedSend) -> None:
@@ -194,12 +169,13 @@ def look_at(core: "Core", send: BlockedSend) -> None:
     if send.pool is not None:
         send.pool.mark()
     else:
-        blocked_sends_of(core).unlimited.append(send)
+        core.agenda.free_sends.append(send)
 
 
-def free_line(core: "Core", pool: "Pool") -> None:
+def free_line(core: "Core", pool: Pool) -> None:
     """No publish needs room in ``pool`` any more: those that wait for it are looked at, in their order."""
-    publishes = [send for send in pool.line.sends() if isinstance(send.queue, Topic)]
+    waiting = [as_blocked_send(each) for each in pool.line.sends()]
+    publishes = [send for send in waiting if isinstance(send.queue, Topic)]
     for send in reversed(publishes):  # the last that is added is looked at first
         pool.line.leave(send)
         send.pool = None
@@ -251,7 +227,7 @@ def withdraw_all(core: "Core", producer: "Producer") -> list[int]:
     tokens: list[int] = []
     waiting = producer.waiting
     while waiting:
-        send = waiting[-1]
+        send = as_blocked_send(waiting[-1])
         leave(core, send)
         discard(core, send)
         if send.token < 0:
@@ -278,7 +254,7 @@ def _order(item: "tuple[int, int, BlockedSend]") -> int:
 def refuse_transacted(core: "Core", transaction: "Transaction") -> None:
     """The transaction is rolled back: what of it still waits is refused."""
     for send in list(transaction.blocked):
-        refuse(core, send, ROLLED_BACK, f"transaction {transaction.id} has been rolled back")
+        refuse(core, as_blocked_send(send), ROLLED_BACK, f"transaction {transaction.id} has been rolled back")
 
 
 def time_out(core: "Core") -> None:
@@ -302,3 +278,9 @@ def next_timeout_us(core: "Core") -> i64:
     while deadlines and not deadlines[0][2].waits:
         heapq.heappop(deadlines)
     return deadlines[0][0] if deadlines else 0
+
+
+def as_blocked_send(waiter: PoolWaiter) -> BlockedSend:
+    """Nothing else waits for room."""
+    assert isinstance(waiter, BlockedSend)
+    return waiter

@@ -1,0 +1,62 @@
+"""Ledgers whose oldest history is gone."""
+
+from pathlib import Path
+
+from postroom.ledger.format.records import RecordType
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.model.codes import Event, HolderKind, Outcome, State
+
+NOW_US = 1_790_000_000_000_000
+
+
+SMALL = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0, carry_below=1.0)
+
+
+BODY = b"b" * 500
+
+
+def put(ledger: Ledger, message_id: bytes) -> int:
+    return ledger.builder.arrival(
+        1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, BODY, 0, message_id, 1, b"", 0, b"", 0
+    )
+
+
+def commit(ledger: Ledger) -> None:
+    ledger.submit()
+    ledger.wait()
+
+
+def event(
+    ledger: Ledger, serial: int, event: int, before: int, after: int, outcome: int, counts: int
+) -> None:
+    holder = (HolderKind.CONSUMER, 9)
+    ledger.builder.entry_event(serial, 1, event, before, after, *holder, outcome, 0, 0, counts, counts, 0)
+
+
+def write(ledger: Ledger, first: int, last: int, alive: list[int]) -> None:
+    """Messages that are consumed at once; every hundredth stays, the very first was given back as failed."""
+    for number in range(first, last):
+        serial = put(ledger, b"id-%d" % number)
+        if number % 100 == 0:
+            alive.append(serial)
+        else:
+            event(ledger, serial, Event.ACQUIRE, State.AVAILABLE, State.GET_UNCONFIRMED, 0, 0)
+            event(ledger, serial, Event.CONFIRM, State.GET_UNCONFIRMED, State.DELETED, Outcome.CONSUMED, 0)
+        if number == 50:
+            event(ledger, alive[0], Event.ACQUIRE, State.AVAILABLE, State.GET_UNCONFIRMED, 0, 0)
+            event(ledger, alive[0], Event.FAIL, State.GET_UNCONFIRMED, State.AVAILABLE, 0, 1)
+        commit(ledger)
+    while ledger.maintenance_step():
+        pass
+
+
+def with_dropped_history(folder: Path, options: LedgerOptions = SMALL) -> list[int]:
+    """Writes a ledger that has lost its oldest files; returns the serials alive."""
+    ledger = Ledger.open(folder, options, NOW_US, maintenance="manual")
+    ledger.builder.record(RecordType.QUEUE_DEFINED, 0, 1, 0, 0, 0, b'{"name": "orders"}')
+    alive: list[int] = []
+    for step in range(3):
+        write(ledger, 300 * step, 300 * (step + 1), alive)
+    ledger.close()
+    return alive
