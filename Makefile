@@ -75,13 +75,14 @@ lock: pyproject.toml ## renew requirements.lock from pyproject.toml
 	echo "pyspark==4.2.1" | $(PY) -m uv pip compile --quiet --no-deps --generate-hashes --no-header --no-annotate \
 	  --python-version 3.11 -o tools/spark42.lock -
 
-check: setup ## format, lint, types, layers, generated code
+check: setup ## format, lint, types, layers, names, generated code
 	$(PY) -m ruff format --check src tests bench demo tools setup.py
 	$(PY) -m ruff check src tests bench demo tools setup.py
 	$(PY) -m mypy
 	PYTHONPATH=src .venv/bin/lint-imports
 	PYTHONPATH=src .venv/bin/lint-imports --config tools/rooms.toml
 	PYTHONPATH=src $(PY) tools/async_to_sync.py --check
+	$(PY) -m tools.check_names
 
 demo: packages-of-demo ## run the main job end to end and show the tables; says at each step how long the rest takes
 	@tools/demo.sh

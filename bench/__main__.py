@@ -30,7 +30,7 @@ from bench import (
     transactions,
 )
 from bench.contenders import CONTENDERS, Contender
-from bench.say import say
+from bench.progress import show_progress
 
 SECTIONS = (
     "rates",
@@ -207,7 +207,7 @@ def _count_syncs(contenders: list[Contender], run: Run) -> None:
         run.failures.append("messages a sync: strace is not installed")
         return
     for contender in contenders:
-        say(f"counting syncs: {contender.key}")
+        show_progress(f"counting syncs: {contender.key}")
         try:
             counted = syncs.messages_per_sync(contender, SYNC_RUN_MESSAGES)
         except (loadtool.LoadFailed, BrokerFailed) as failed:
@@ -251,7 +251,7 @@ def measure(options: argparse.Namespace, run: Run) -> None:
     ]
     for wanted, name, step in steps:
         if wanted:
-            say(f"section {name}")
+            show_progress(f"section {name}")
             _guarded(name, step, run)
 
 
@@ -289,7 +289,7 @@ def _guarded(name: str, step: Any, run: Run) -> None:
     try:
         step()
     except (loadtool.LoadFailed, BrokerFailed, scale.ScaleFailed) as failed:
-        say(f"{name} failed: {failed}")
+        show_progress(f"{name} failed: {failed}")
         run.failures.append(f"{name}: {failed}")
 
 
@@ -309,21 +309,21 @@ def last_run() -> Run:
     path = OUT / "results.json"
     if not path.exists():
         sys.exit(f"bench: --again needs a run to go on from, and there is no {path.relative_to(ROOT)}")
-    said = json.loads(path.read_text())
-    kept = {name: said.get(name, {}) for name in FACTS}
-    run = Run(said["machine"], said["client"], **kept)
-    run.spark, run.spark_long = said.get("spark", {}), said.get("spark_long", {})
-    run.spark_messages = said.get("spark_messages", {})
-    run.traffic = _rows(said["traffic"])
-    run.transactions = _rows(said.get("transactions", {}))
-    run.channels = _rows(said.get("channels", {}))
-    if said["waiting"] is not None:
-        run.waiting = memory.Waiting(**said["waiting"])
+    saved = json.loads(path.read_text())
+    kept = {name: saved.get(name, {}) for name in FACTS}
+    run = Run(saved["machine"], saved["client"], **kept)
+    run.spark, run.spark_long = saved.get("spark", {}), saved.get("spark_long", {})
+    run.spark_messages = saved.get("spark_messages", {})
+    run.traffic = _rows(saved["traffic"])
+    run.transactions = _rows(saved.get("transactions", {}))
+    run.channels = _rows(saved.get("channels", {}))
+    if saved["waiting"] is not None:
+        run.waiting = memory.Waiting(**saved["waiting"])
     return run
 
 
-def _rows(said: dict[str, Any]) -> dict[str, traffic.Measured]:
-    return {label: traffic.Measured(**row) for label, row in said.items()}
+def _rows(saved: dict[str, Any]) -> dict[str, traffic.Measured]:
+    return {label: traffic.Measured(**row) for label, row in saved.items()}
 
 
 def main() -> int:
@@ -344,7 +344,7 @@ def main() -> int:
     measure(options, run)
     save(run, options.document)
     print(run.markdown())
-    say(f"saved in {Path(OUT).relative_to(ROOT)}")
+    show_progress(f"saved in {Path(OUT).relative_to(ROOT)}")
     return 1 if run.failures else 0
 
 

@@ -30,7 +30,7 @@ from tools.peers.broker import LOOPBACK, free_port
 from tools.peers.postroom import COMPILED
 
 from bench import loadtool
-from bench.say import say
+from bench.progress import show_progress
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token
 from postroom.spark.pipeline.options import INTERVAL_MS, PARTITION_RECORDS
 from postroom.spark.places.broker import BrokerPlace
@@ -61,12 +61,12 @@ class Read:
 def follow(place: BrokerPlace, over: threading.Event) -> Read:
     """Read what is new, at the pipeline's interval."""
     done = Read()
-    position = place.look().durable_through
+    position = place.snapshot().durable_through
     while not over.wait(INTERVAL_MS / 1000):
-        look = place.look()
-        for slice in plan(place, look, position + 1, look.durable_through, PARTITION_RECORDS):
+        snapshot = place.snapshot()
+        for slice in plan(place, snapshot, position + 1, snapshot.durable_through, PARTITION_RECORDS):
             done.records += _records_of(slice, over)
-        position = look.durable_through
+        position = snapshot.durable_through
         done.rounds += 1
     return done
 
@@ -75,8 +75,10 @@ def whole(place: BrokerPlace, cache: Path, over: threading.Event) -> Read:
     """Read all there is, again and again, each time from the broker."""
     done = Read()
     while not over.is_set():
-        look = place.look()
-        for slice in plan(place, look, look.first_position, look.durable_through, PARTITION_RECORDS):
+        snapshot = place.snapshot()
+        for slice in plan(
+            place, snapshot, snapshot.first_position, snapshot.durable_through, PARTITION_RECORDS
+        ):
             done.records += _records_of(slice, over)
         shutil.rmtree(cache, ignore_errors=True)
         done.rounds += 1
@@ -104,15 +106,15 @@ def read(way: str, url: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "cache"
         place = BrokerPlace(url, os.environ[TOKEN], str(cache))
-        place.look()
+        place.snapshot()
         print("begun", flush=True)
         done = follow(place, over) if way == "follow" else whole(place, cache, over)
     print(done.records)
 
 
 @contextmanager
-def reader(way: str, url: str, token: str, told: list[int]) -> Iterator[None]:
-    """A reader beside the body; what it has read is added to `told`."""
+def reader(way: str, url: str, token: str, counts: list[int]) -> Iterator[None]:
+    """A reader beside the body; what it has read is added to `counts`."""
     running = subprocess.Popen(
         [sys.executable, "-m", "bench.beside_readers", "--read", way, url],
         stdin=subprocess.PIPE,
@@ -126,7 +128,7 @@ def reader(way: str, url: str, token: str, told: list[int]) -> Iterator[None]:
         yield
     finally:
         output, _ = running.communicate("")
-    told.append(int(output))
+    counts.append(int(output))
 
 
 # --- the measurement ------------------------------------------------------------------------------
@@ -145,7 +147,7 @@ def measure(readers: int, seconds: float, rounds: int, messages: int) -> dict[st
             loadtool.run(broker, "both", QUEUE, messages=messages, body_bytes=BODY_BYTES, window=1000)
             for number in range(rounds):
                 for way in WAYS:
-                    say(f"round {number + 1} of {rounds}: {way}")
+                    show_progress(f"round {number + 1} of {rounds}: {way}")
                     for key, value in _one(broker, way, address, token, readers, seconds).items():
                         found.setdefault(key, []).append(value)
     return {key: statistics.median(values) for key, values in found.items()}
@@ -154,15 +156,15 @@ def measure(readers: int, seconds: float, rounds: int, messages: int) -> dict[st
 def _one(
     broker: Postroom, way: str, address: str, token: str, readers: int, seconds: float
 ) -> dict[str, float]:
-    told: list[int] = []
+    counts: list[int] = []
     with ExitStack() as stack:
         for _ in range(readers if way != "alone" else 0):
-            stack.enter_context(reader(way, f"http://{address}", token, told))
+            stack.enter_context(reader(way, f"http://{address}", token, counts))
         begun = time.monotonic()
         report = loadtool.run(broker, "ping", QUEUE, messages=0, seconds=seconds, body_bytes=BODY_BYTES)
         lasted_s = time.monotonic() - begun
     figures = {f"{way}_{share}_us": report.latency_us[share] for share in ("p50", "p99")}
-    return figures | ({f"{way}_records_per_s": sum(told) / lasted_s} if told else {})
+    return figures | ({f"{way}_records_per_s": sum(counts) / lasted_s} if counts else {})
 
 
 def main() -> int:

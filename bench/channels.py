@@ -23,7 +23,7 @@ from tools.peers.rabbitmq import AMQP_1_0, CLASSIC, QUORUM, SHOVEL
 
 from bench import loadtool
 from bench.loadtool import LoadFailed
-from bench.say import say
+from bench.progress import show_progress
 from bench.traffic import Measured
 
 MESSAGES = {1: 3_000, 50: 50_000, 500: 100_000}
@@ -204,11 +204,11 @@ def measure(rounds: int, quick: bool, results: dict[str, Measured], failures: li
         for make in left[:]:
             with tempfile.TemporaryDirectory(prefix="bench-") as name:
                 pair = make(Path(name))
-                say(f"channels, round {number} of {rounds}: {pair.label}")
+                show_progress(f"channels, round {number} of {rounds}: {pair.label}")
                 try:
                     _measure_pair(pair, quick, results)
                 except (LoadFailed, BrokerFailed, subprocess.TimeoutExpired) as failed:
-                    say(f"failed: {failed}")
+                    show_progress(f"failed: {failed}")
                     failures.append(f"{pair.label}: {failed}")
                     left.remove(make)
 

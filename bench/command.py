@@ -23,7 +23,7 @@ def scratch(folder: Path | None) -> Iterator[Path]:
         yield Path(made)
 
 
-def tell(report: Mapping[str, float], as_json: bool, digits: int) -> None:
+def print_report(report: Mapping[str, float], as_json: bool, digits: int) -> None:
     """A figure a line."""
     if as_json:
         print(json.dumps(report))

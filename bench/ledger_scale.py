@@ -103,7 +103,7 @@ class Writer:
         """Bodies, ids and arrival records of what is live."""
         return self.live_messages * (BODY_BYTES + 36 + RECORD_BYTES)
 
-    def look_at_disk(self, folder: Path, file_bytes: int) -> None:
+    def measure_disk(self, folder: Path, file_bytes: int) -> None:
         used = disk_bytes(folder)
         self.peak_disk_bytes = max(self.peak_disk_bytes, used)
         bound = 3 * self.live_bytes() + 2 * file_bytes
@@ -171,7 +171,7 @@ def passing(folder: Path, messages: int) -> dict[str, float]:
         while writer.count < messages * share // 100:
             writer.block(consume=True)
             if writer.count % (MESSAGES_PER_BLOCK * 10) < MESSAGES_PER_BLOCK:
-                writer.look_at_disk(folder, options.journal_file_bytes)
+                writer.measure_disk(folder, options.journal_file_bytes)
         ledger.flush()
         copy = folder.with_name(f"{folder.name}-{share}")
         copy_settled(folder, copy)

@@ -74,12 +74,12 @@ def command_line(broker: Broker, mode: str, queue: str, **options: object) -> li
 def read_report(output: str, errors: str) -> Report:
     """Reads a report; raises LoadFailed when the run wasn't clean."""
     try:
-        said = json.loads(output)
+        fields = json.loads(output)
     except ValueError:
         raise LoadFailed(f"the load client said {output!r} and {errors!r}") from None
-    report = Report(**{name: said[name] for name in Report.__dataclass_fields__})
+    report = Report(**{name: fields[name] for name in Report.__dataclass_fields__})
     if report.error or report.refused or report.missing or report.duplicates or report.foreign:
-        raise LoadFailed(f"{said['mode']}: {output.strip()}")
+        raise LoadFailed(f"{fields['mode']}: {output.strip()}")
     return report
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tools.peers import Postroom
 
 from bench import loadtool
-from bench.say import say
+from bench.progress import show_progress
 
 BODY_BYTES, ID_BYTES = 100, 36
 SAMPLE_S = 0.1
@@ -107,7 +107,7 @@ def _fill(broker: Postroom, seen: Waiting) -> None:
     share = max(seen.messages // RATE_SHARE, 1)
     with AnonymousMemory(broker.pid) as memory:
         seen.empty_rates = [_send(broker, f"empty-{run}", share) for run in range(RATE_RUNS)]
-        say(f"filling a queue with {seen.messages:,} messages")
+        show_progress(f"filling a queue with {seen.messages:,} messages")
         seen.fill_rate = _send(broker, "full", seen.messages)
         firsts = [seen.messages + run * share for run in range(RATE_RUNS)]
         seen.full_rates = [_send(broker, "full", share, first) for first in firsts]
@@ -122,5 +122,5 @@ def _restart(broker: Postroom) -> tuple[float, int]:
         broker.wait_until_ready()
         loadtool.run(broker, "receive", "full", messages=1, of=2**32 - 1)
         seconds = time.monotonic() - begun
-    say(f"first delivery {seconds:.1f} s after the start")
+    show_progress(f"first delivery {seconds:.1f} s after the start")
     return seconds, memory.peak_bytes

@@ -42,8 +42,8 @@ def best_us(once: Callable[[], object], calls: int) -> float:
 
 
 def show(what: str, figures: dict[str, float], unit: str) -> None:
-    told = ", ".join(f"{name} {figure:,.1f}" for name, figure in figures.items())
-    print(f"{what:28} {told} {unit}")
+    text = ", ".join(f"{name} {figure:,.1f}" for name, figure in figures.items())
+    print(f"{what:28} {text} {unit}")
 
 
 # --- the thread behind the blocking client --------------------------------------------------------

@@ -114,8 +114,8 @@ def decode(folder: Path, columns: tuple[str, ...]) -> int:
     """All rows as record batches of these columns; returns how many."""
     schema = pa.schema([EVENTS_SCHEMA.field(name) for name in columns])
     place = FolderPlace(folder)
-    look = place.look()
-    cut = plan(place, look, 1, look.durable_through, MOST_PARTITION_RECORDS)
+    snapshot = place.snapshot()
+    cut = plan(place, snapshot, 1, snapshot.durable_through, MOST_PARTITION_RECORDS)
     return sum(batch.num_rows for piece in cut for batch in read_events(piece, schema))
 
 

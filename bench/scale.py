@@ -22,8 +22,8 @@ def _run(program: str, *arguments: str) -> dict[str, str]:
     return _texts(_figures(program, [str(ROOT / "bench" / program), *arguments], subprocess.PIPE))
 
 
-def _texts(said: dict[str, Any]) -> dict[str, str]:
-    return {str(key).replace("_", " "): _shown(value) for key, value in said.items()}
+def _texts(values: dict[str, Any]) -> dict[str, str]:
+    return {str(key).replace("_", " "): _shown(value) for key, value in values.items()}
 
 
 def _figures(program: str, arguments: list[str], errors: int | None) -> dict[str, Any]:

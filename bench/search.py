@@ -25,7 +25,7 @@ from tools.peers.rabbitmq import CLASSIC, QUORUM, QueueArguments
 
 from bench import loadtool, machine
 from bench.loadtool import LoadFailed
-from bench.say import say
+from bench.progress import show_progress
 
 FOUND = ROOT / "bench/rabbitmq_best.json"
 KINDS = (QUORUM, CLASSIC)
@@ -121,9 +121,9 @@ class Tried:
 
     def as_data(self) -> dict[str, Any]:
         """For the file."""
-        told = {key: value for key, value in dataclasses.asdict(self.settings).items() if value}
+        settings = {key: value for key, value in dataclasses.asdict(self.settings).items() if value}
         rates = {name: round(statistics.median(values)) for name, values in self.rates.items()}
-        return {**told, "score": round(self.score(), 3), **rates, "failures": self.failures}
+        return {**settings, "score": round(self.score(), 3), **rates, "failures": self.failures}
 
 
 def search(messages: int, rounds: int) -> None:
@@ -144,10 +144,12 @@ def search(messages: int, rounds: int) -> None:
     for kind in KINDS:
         every = tried[kind] + again.get(kind, [])[1:]
         best = max(every, key=Tried.score)
-        say(f"{kind}: best of {len(every)} is {best.settings.name!r}, {best.score():.2f} times the defaults")
+        show_progress(
+            f"{kind}: best of {len(every)} is {best.settings.name!r}, {best.score():.2f} times the defaults"
+        )
         outcome["kinds"][kind] = {"best": best.as_data(), "tried": [one.as_data() for one in every]}
     FOUND.write_text(json.dumps(outcome, indent=1) + "\n")
-    say(f"saved in {FOUND.relative_to(ROOT)}")
+    show_progress(f"saved in {FOUND.relative_to(ROOT)}")
 
 
 def best_settings(kind: str) -> Settings:
@@ -168,7 +170,7 @@ def _measure_rounds(tried: dict[str, list[Tried]], messages: int, rounds: int) -
     for number in range(1, rounds + 1):
         defaults: dict[str, dict[str, float]] = {}
         for one in settings:
-            say(f"round {number} of {rounds}: {one.name}")
+            show_progress(f"round {number} of {rounds}: {one.name}")
             own = {kind: each for kind, some in tried.items() for each in some if each.settings is one}
             rates = _measured(one, own, messages)
             defaults = defaults or rates
@@ -184,7 +186,7 @@ def _measured(settings: Settings, own: dict[str, Tried], messages: int) -> dict[
         return _measure(settings, list(own), messages)
     except (LoadFailed, BrokerFailed) as failed:
         first_line = str(failed).splitlines()[0]
-        say(f"failed: {first_line}")
+        show_progress(f"failed: {first_line}")
         for each in own.values():
             each.failures.append(first_line)
         return {}

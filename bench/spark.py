@@ -25,9 +25,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from bench import spark_workload
-from bench.command import add_arguments, scratch, tell
+from bench.command import add_arguments, print_report, scratch
+from bench.progress import show_progress
 from bench.reader_bench import TEN_COLUMNS
-from bench.say import say
 from postroom.spark.pipeline.batches import BatchDone
 from postroom.spark.pipeline.options import PipelineOptions
 from postroom.spark.pipeline.pipeline import Pipeline
@@ -59,7 +59,7 @@ class Bench:
         """The workload of that many events, made when first asked for."""
         folder = self.scratch / f"ledger-{events}"
         if not folder.is_dir():
-            say(f"writing a ledger of {events:,} events")
+            show_progress(f"writing a ledger of {events:,} events")
             spark_workload.make(folder, events)
         return folder
 
@@ -149,7 +149,7 @@ def _in_turns(bench: Bench, works: dict[str, Callable[[Path], None]]) -> dict[st
                 start = time.perf_counter()
                 work(out)
                 rate = bench.events / (time.perf_counter() - start)
-            say(f"{name}: {rate / 1e6:.2f} M rows/s{'' if turn else ' (warm-up)'}")
+            show_progress(f"{name}: {rate / 1e6:.2f} M rows/s{'' if turn else ' (warm-up)'}")
             if turn:
                 rates[name].append(rate)
     return rates
@@ -176,7 +176,9 @@ def export(bench: Bench) -> None:
             rows = sum(sum(note.files.values()) for note in notes)
             by_cpu.append(rows / (time.process_time() - cpu))
             by_wall.append(rows / (time.perf_counter() - wall))
-        say(f"export: {by_cpu[-1] / 1e6:.2f} M events per s of CPU, {by_wall[-1] / 1e6:.2f} by the clock")
+        show_progress(
+            f"export: {by_cpu[-1] / 1e6:.2f} M events per s of CPU, {by_wall[-1] / 1e6:.2f} by the clock"
+        )
     pa.set_cpu_count(threads)
     bench.report["export_events_per_cpu_s"] = statistics.median(by_cpu)
     bench.report["export_events_per_s"] = statistics.median(by_wall)
@@ -198,7 +200,7 @@ class Batches:
         """See `run.Watcher`."""
         self.done.append(done)
         rate = done.rows / done.seconds
-        say(f"batch of {done.rows:,}: {rate / 1e3:,.0f} k events/s {', '.join(done.upkeep)}")
+        show_progress(f"batch of {done.rows:,}: {rate / 1e3:,.0f} k events/s {', '.join(done.upkeep)}")
 
 
 @dataclass(frozen=True)
@@ -247,7 +249,7 @@ def pipeline(bench: Bench) -> None:
                 start = time.perf_counter()
                 rebuild(str(tables), "entries", SparkEngine(spark))
                 refolds.append(bench.events / (time.perf_counter() - start))
-                say(f"entries made anew: {refolds[-1] / 1e6:.2f} M events/s")
+                show_progress(f"entries made anew: {refolds[-1] / 1e6:.2f} M events/s")
             report["refold_events_per_s"] = statistics.median(refolds)
         with bench.fresh("tables") as tables:
             whole = run_pipeline(spark, folder, tables)
@@ -281,7 +283,7 @@ def audit(bench: Bench) -> None:
     events = bench.events // TENTH
     folder = bench.ledger(events)
     start = time.perf_counter()
-    result = run_audit(AuditOptions((str(folder),)), lambda records: session(bench.scratch), say)
+    result = run_audit(AuditOptions((str(folder),)), lambda records: session(bench.scratch), show_progress)
     if not result.is_clean:
         raise RuntimeError(f"the audit of the workload: {result.sentence()}")
     bench.report["audit_events_per_s"] = events / (time.perf_counter() - start)
@@ -307,7 +309,7 @@ def measure(scratch: Path, events: int, rounds: int, parts: tuple[str, ...]) -> 
 
 def attempt(part: str, work: Callable[[], None], report: Report) -> None:
     """Measure a part; if it fails the others count all the same."""
-    say(f"spark: {part}")
+    show_progress(f"spark: {part}")
     try:
         work()
     except Exception:
@@ -328,7 +330,7 @@ def main() -> int:
     with scratch(options.folder) as folder:
         parts = tuple(options.parts.split(","))
         report = measure(folder, options.events, options.rounds, parts)
-    tell(report, options.json, 2)
+    print_report(report, options.json, 2)
     return 0
 
 

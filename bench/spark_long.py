@@ -28,8 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bench.command import add_arguments, scratch, tell
-from bench.say import say
+from bench.command import add_arguments, print_report, scratch
+from bench.progress import show_progress
 from bench.spark import Report, attempt, session, tree_bytes
 from postroom.spark.pipeline.batches import BatchDone
 from postroom.spark.pipeline.engine import HereEngine
@@ -38,7 +38,7 @@ from postroom.spark.pipeline.options import INTERVAL_MS, PipelineOptions
 from postroom.spark.pipeline.pipeline import Pipeline
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import settled_options
-from postroom.spark.pipeline.work import work
+from postroom.spark.pipeline.slice_files import write_slice
 from postroom.spark.places.slices import plan
 from postroom.spark.tables import DEFINITIONS
 
@@ -71,7 +71,7 @@ def process(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
         running.wait()
 
 
-def ask(running: "subprocess.Popen[str]", words: str) -> str:
+def request(running: "subprocess.Popen[str]", words: str) -> str:
     """Tell the program something and wait for its answer."""
     assert running.stdin is not None and running.stdout is not None
     running.stdin.write(words + "\n")
@@ -112,7 +112,7 @@ class Running:
         self.batches.append((ended - done.seconds, ended, done.rows))
         self.position = max(one.last for one in done.ranges)
         if done.upkeep or len(self.batches) <= FIRST_BATCHES:
-            say(f"batch of {done.rows:,} in {done.seconds:.2f} s {', '.join(done.upkeep)}")
+            show_progress(f"batch of {done.rows:,} in {done.seconds:.2f} s {', '.join(done.upkeep)}")
 
     def __enter__(self) -> "Running":
         self._thread.start()
@@ -120,7 +120,7 @@ class Running:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._stop.ask()
+        self._stop.request()
         self._thread.join()
         if self.error is not None:
             raise self.error
@@ -133,22 +133,22 @@ def speed(scratch: Path, full_s: float) -> Report:
     """The pipeline at full speed for so long."""
     folder, tables = scratch / "speed-ledger", scratch / "speed-tables"
     with process("bench.spark_writer", "files", str(folder)) as feeder:
-        ends = [int(ask(feeder, "more")) for _ in range(FILES_AHEAD)]
+        ends = [int(request(feeder, "more")) for _ in range(FILES_AHEAD)]
         with Running(scratch, PipelineOptions((str(folder),), str(tables), continuous=True)) as running:
             while not running.batches and running.error is None:
                 time.sleep(0.1)
             begin = time.monotonic()
-            said = 0
+            minutes_shown = 0
             while time.monotonic() - begin < full_s and running.error is None:
                 if ends[-FILES_AHEAD] <= running.position:
-                    ends.append(int(ask(feeder, f"more {running.position}")))
+                    ends.append(int(request(feeder, f"more {running.position}")))
                 else:
                     time.sleep(0.02)
-                if (time.monotonic() - begin) // 60 > said:
-                    said += 1
-                    say(f"{said} min: position {running.position:,}")
+                if (time.monotonic() - begin) // 60 > minutes_shown:
+                    minutes_shown += 1
+                    show_progress(f"{minutes_shown} min: position {running.position:,}")
                     if shutil.disk_usage(scratch).free < LEAST_FREE_BYTES:
-                        say("the disk is nearly full: the run ends early")
+                        show_progress("the disk is nearly full: the run ends early")
                         break
             end = time.monotonic()
     rates = tenths(running.batches, begin, end)
@@ -211,18 +211,20 @@ def an_hour(options: PipelineOptions, commits: int) -> None:
     batches."""
     clock = Steps()
     pipeline = Pipeline(settled_options(Root(options.tables), options), HereEngine(), clock)
-    pipeline.look()
+    pipeline.refresh()
     seen = next(iter(pipeline.seen.values()))
-    look = seen.look
-    step = (look.durable_through - look.first_position + 1) // commits
+    snapshot = seen.snapshot
+    step = (snapshot.durable_through - snapshot.first_position + 1) // commits
     for number in range(commits):
-        first = look.first_position + number * step
-        last = first + step - 1 if number + 1 < commits else look.durable_through
+        first = snapshot.first_position + number * step
+        last = first + step - 1 if number + 1 < commits else snapshot.durable_through
         job = pipeline.job()
-        pipeline.take([work(one, job) for one in plan(seen.place, look, first, last, 1 << 30)], 0.0)
+        pipeline.take(
+            [write_slice(one, job) for one in plan(seen.place, snapshot, first, last, 1 << 30)], 0.0
+        )
         clock.now_s += options.interval_ms / 1000
         if number % 500 == 499:
-            say(f"{number + 1} commits of {commits}")
+            show_progress(f"{number + 1} commits of {commits}")
 
 
 def freshness(scratch: Path, fresh_s: float, commits: int) -> Report:
@@ -230,22 +232,22 @@ def freshness(scratch: Path, fresh_s: float, commits: int) -> Report:
     folder, tables, blocks = scratch / "fresh-ledger", scratch / "fresh-tables", scratch / "blocks"
     options = PipelineOptions((str(folder),), str(tables), continuous=True)
     with process("bench.spark_writer", "live", str(folder), str(blocks)) as writer:
-        ask(writer, f"at once {commits * EVENTS_A_COMMIT}")
+        request(writer, f"at once {commits * EVENTS_A_COMMIT}")
         start = time.monotonic()
         with no_syncs():
             an_hour(options, commits)
         prepared_s = time.monotonic() - start
         logged = min(commits_of(tables, name) for name in of_events())
-        say(f"{logged} commits and more in each table's log, made in {prepared_s:.0f} s")
+        show_progress(f"{logged} commits and more in each table's log, made in {prepared_s:.0f} s")
         with Running(scratch, options) as running:
-            ask(writer, f"rate {RATE}")
+            request(writer, f"rate {RATE}")
             time.sleep(WARM_UP_S)
             from_us = time.time_ns() // 1000
             time.sleep(fresh_s)
             upto_us = time.time_ns() // 1000
             time.sleep(WARM_UP_S)
             if running.error is None:
-                ask(writer, "stop")
+                request(writer, "stop")
     written = [
         (at_us, position)
         for at_us, position in map(_numbers, blocks.read_text().splitlines())
@@ -344,7 +346,7 @@ def main() -> int:
     options = command.parse_args()
     with scratch(options.folder) as folder:
         report = measure(folder, options)
-    tell(report, options.json, 3)
+    print_report(report, options.json, 3)
     return 0
 
 

@@ -36,12 +36,12 @@ from tools.peers import Postroom
 from tools.peers.postroom import COMPILED, INTERPRETED
 
 from bench import loadtool
-from bench.command import add_arguments, scratch, tell
-from bench.say import say
+from bench.command import add_arguments, print_report, scratch
+from bench.progress import show_progress
 from bench.spark import CORES, Report, attempt, session
 from postroom.client import AcknowledgeMode, Message
 from postroom.client.aio import ConnectionFactory, ManagementClient
-from postroom.spark.jobs.acting import carry_out
+from postroom.spark.jobs.execution import carry_out
 from postroom.spark.jobs.jobs import Where, new_job_id, plan_of, plan_triage
 from postroom.spark.jobs.plan import Manifest
 from postroom.spark.jobs.rules import parse_rules
@@ -112,7 +112,7 @@ class Bench:
         for turn in range(self.rounds + 1):
             for name, work in works.items():
                 rate = work()
-                say(f"{name}: {rate:,.0f}/s{'' if turn else ' (warm-up)'}")
+                show_progress(f"{name}: {rate:,.0f}/s{'' if turn else ' (warm-up)'}")
                 if turn:
                     seen[name].append(rate)
         return {name: statistics.median(rates) for name, rates in seen.items()}
@@ -175,9 +175,9 @@ def wait_for_batch(query: StreamingQuery, batch_id: int) -> None:
 
 def rate_of(done: Sequence[StreamingQueryProgress]) -> float:
     """Rows a second of micro-batches, by Spark's own account of them."""
-    told = [one for one in done if one["numInputRows"]]
-    took_ms = float(sum(one["durationMs"]["triggerExecution"] for one in told))
-    return float(sum(one["numInputRows"] for one in told)) * 1e3 / took_ms
+    with_rows = [one for one in done if one["numInputRows"]]
+    took_ms = float(sum(one["durationMs"]["triggerExecution"] for one in with_rows))
+    return float(sum(one["numInputRows"] for one in with_rows)) * 1e3 / took_ms
 
 
 def client_rate(bench: Bench) -> float:
@@ -187,8 +187,8 @@ def client_rate(bench: Bench) -> float:
         command = [sys.executable, "-m", "bench.spark_messages", "--send", str(share)]
         command += ["--to", url(broker), "--transaction", str(transaction(bench))]
         senders = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(SENDERS)]
-        told = [json.loads(sender.communicate()[0]) for sender in senders]
-    return _together(share, [one[0] for one in told], [one[1] for one in told])
+        reports = [json.loads(sender.communicate()[0]) for sender in senders]
+    return _together(share, [one[0] for one in reports], [one[1] for one in reports])
 
 
 def transaction(bench: Bench) -> int:
@@ -247,14 +247,14 @@ def sink(bench: Bench) -> None:
 def filled(bench: Bench) -> Iterator[Postroom]:
     """A broker with all the messages in one queue."""
     with bench.broker() as broker:
-        say(f"sending {bench.messages:,} messages")
+        show_progress(f"sending {bench.messages:,} messages")
         loadtool.run(broker, "send", QUEUE, messages=bench.messages, body_bytes=BODY_BYTES, id_bytes=40)
         yield broker
 
 
 def durable(broker: Postroom) -> int:
     """The ledger's last position that is durable."""
-    return place_of(str(broker.data)).look().durable_through
+    return place_of(str(broker.data)).snapshot().durable_through
 
 
 def to_nothing(frame: DataFrame, rows: int) -> float:
@@ -320,8 +320,8 @@ def assign(broker: Postroom, messages: int) -> None:
     manage(broker, lambda management: management.create(kind, SUBSCRIPTION, wanted))
     end_s = time.monotonic() + LIMIT_S
     while time.monotonic() < end_s:
-        [told] = manage(broker, lambda management: management.read(kind, SUBSCRIPTION))
-        if isinstance(told, dict) and told["held"] == messages:
+        [attributes] = manage(broker, lambda management: management.read(kind, SUBSCRIPTION))
+        if isinstance(attributes, dict) and attributes["held"] == messages:
             return
         time.sleep(POLL_S)
     raise RuntimeError(f"not all of {messages:,} messages were assigned in {LIMIT_S:.0f} s")
@@ -406,7 +406,7 @@ def main() -> int:
         source = INTERPRETED if options.interpreted else COMPILED
         bench = Bench(folder, options.messages, options.rounds, source)
         report = measure(bench, tuple(options.parts.split(",")))
-    tell(report, options.json, 2)
+    print_report(report, options.json, 2)
     return 0
 
 

@@ -134,8 +134,8 @@ def _now_us() -> int:
 def live(folder: Path, blocks: Path) -> None:
     """A real ledger, written to as its input says."""
     stop, pacing = threading.Event(), None
-    with blocks.open("w") as told:
-        ledger = Live(folder, told)
+    with blocks.open("w") as blocks_file:
+        ledger = Live(folder, blocks_file)
         for line in sys.stdin:
             words = line.split()
             if words[0] == "at":

@@ -12,7 +12,7 @@ from tools.peers import Broker, BrokerFailed
 from bench import floor, loadtool, processor
 from bench.contenders import Contender, Row
 from bench.loadtool import LoadFailed
-from bench.say import say
+from bench.progress import show_progress
 
 IDLE_PINGS = 2000
 BESIDE_S = 4.0
@@ -56,12 +56,12 @@ def measure(
     for number in range(1, sizes.rounds + 1):
         _measure_floor(results.setdefault(floor.LABEL, Measured()))
         for contender in contenders:
-            say(f"round {number} of {sizes.rounds}: {contender.key}")
+            show_progress(f"round {number} of {sizes.rounds}: {contender.key}")
             with tempfile.TemporaryDirectory(prefix="bench-") as name:
                 try:
                     _measure_contender(contender, Path(name), sizes, sections, results)
                 except (LoadFailed, BrokerFailed) as failed:
-                    say(f"failed: {failed}")
+                    show_progress(f"failed: {failed}")
                     failures.append(f"{contender.key}, round {number}: {failed}")
 
 

@@ -14,7 +14,7 @@ from tools.peers import Broker, BrokerFailed
 from bench import floor, loadtool
 from bench.contenders import Contender
 from bench.loadtool import LoadFailed
-from bench.say import say
+from bench.progress import show_progress
 from bench.traffic import Measured
 
 MESSAGES = {1: 3_000, 10: 20_000, 100: 100_000, 1000: 200_000}
@@ -38,12 +38,12 @@ def measure(
     for number in range(1, rounds + 1):
         _measure_floor(results)
         for contender in left[:]:
-            say(f"transactions, round {number} of {rounds}: {contender.key}")
+            show_progress(f"transactions, round {number} of {rounds}: {contender.key}")
             with tempfile.TemporaryDirectory(prefix="bench-") as name:
                 try:
                     _measure_contender(contender, Path(name), quick, results)
                 except (LoadFailed, BrokerFailed) as failed:
-                    say(f"failed: {failed}")
+                    show_progress(f"failed: {failed}")
                     failures.append(f"transactions of {contender.key}: {failed}")
                     left.remove(contender)
 

@@ -22,11 +22,11 @@ from demo import lives
 from demo.compiling import COMPILED, LOG, Compiling
 from demo.enriching import Enriching
 from demo.line import Line
+from demo.narrator import Narrator
 from demo.partners import Partners, two
 from demo.pipeline import ENVIRONMENT, Pipeline
 from demo.story import Story
 from demo.tally import Tally, from_entries, lost_on_the_way
-from demo.teller import Teller
 from postroom.client import ConnectionFactory, Message
 from postroom.spark.audit.result import AuditResult, result_of
 
@@ -77,7 +77,7 @@ def audit_and_report() -> tuple[int, AuditResult | None]:
     return postroom_command(*report) or code, found
 
 
-def compare(said: Tally, ledgers: Tally, console: Console) -> bool:
+def compare(expected: Tally, ledgers: Tally, console: Console) -> bool:
     """Show both counts side by side; False where they differ.
 
     The clients can't know what became of sends that the kill left without an answer: the queue `storm` may
@@ -87,11 +87,11 @@ def compare(said: Tally, ledgers: Tally, console: Console) -> bool:
         "queue", "the clients say", "the ledgers say", "", title="Do they agree?", title_justify="left"
     )
     agree = True
-    for queue in said.fates:
-        same = said.of(queue) == ledgers.of(queue)
+    for queue in expected.fates:
+        same = expected.of(queue) == ledgers.of(queue)
         agree = agree and same
         table.add_row(
-            queue, shown(said.of(queue)), shown(ledgers.of(queue)), "[green]yes" if same else "[red]NO"
+            queue, shown(expected.of(queue)), shown(ledgers.of(queue)), "[green]yes" if same else "[red]NO"
         )
     console.print()
     console.print(table)
@@ -117,23 +117,23 @@ def main() -> int:
     london, paris = two(OUT, line)
     for broker in (london, paris):
         console.print(f"The queue manager {broker.name} runs at {broker.url}, its ledger in {broker.data}")
-    pipeline = Pipeline([london.data, paris.data], TABLES, Teller(console))
+    pipeline = Pipeline([london.data, paris.data], TABLES, Narrator(console))
     pipeline.start()
     console.print(f"A Spark pipeline reads both ledgers as they grow, into tables in {TABLES}")
     try:
         story = Story(london, console)
         story.play()
-        pipeline.say_how_far()
+        pipeline.show_progress()
         partners = Partners(london, paris, line, story.tally, console)
         partners.play()
-        pipeline.say_how_far()
+        pipeline.show_progress()
         Enriching(london, OUT, story.tally, console).play()
-        pipeline.say_how_far()
+        pipeline.show_progress()
         console.print()
         console.rule("[bold]The pipeline catches up with the running brokers", align="left")
         with heartbeat(london.url):
             pipeline.catch_up()
-            pipeline.say_how_far()
+            pipeline.show_progress()
             pipeline.stop()
             console.print()
             console.rule("[bold]The audit: is every message accounted for?", align="left")

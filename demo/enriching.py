@@ -14,9 +14,9 @@ from rich.console import Console
 
 from demo.broker import Broker
 from demo.enrich import ALARM_FROM, APP, SUBSCRIPTION, TARGET
+from demo.narrator import Narrator
 from demo.pipeline import ENVIRONMENT, PATIENCE_S
 from demo.tally import Tally
-from demo.teller import Teller
 from postroom.client import ConnectionFactory, ManagementClient, Message
 from postroom.client.exceptions import JMSException
 
@@ -26,7 +26,7 @@ QUEUE = "readings"
 POLL_S = 0.25
 
 
-class Enriching(Teller):
+class Enriching(Narrator):
     """A queue of readings, a Spark job that judges them, and who receives what it sends."""
 
     def __init__(self, broker: Broker, folder: Path, tally: Tally, console: Console) -> None:
@@ -40,10 +40,10 @@ class Enriching(Teller):
         self.title("Spark enriches one queue into another; its driver is killed once")
         self._send()
         batch = self._run_until_killed()
-        self.say(f"SIGKILL to Spark's driver, just when the broker had decided its batch {batch}")
+        self.narrate(f"SIGKILL to Spark's driver, just when the broker had decided its batch {batch}")
         started = time.monotonic()
         self._finish(self._start())
-        self.say(f"started again on the same checkpoint; done in {time.monotonic() - started:.0f} s")
+        self.narrate(f"started again on the same checkpoint; done in {time.monotonic() - started:.0f} s")
         self._receive()
 
     def _send(self) -> None:
@@ -55,7 +55,7 @@ class Enriching(Teller):
             management.create("postroom.spark-subscription", SUBSCRIPTION, settings)
             producer = connection.create_session().create_producer(QUEUE)
             producer.send_all(Message(str(number), message_id=_id(number)) for number in range(READINGS))
-        self.say(f"{READINGS} readings on {QUEUE}, assigned to a Spark subscription {WINDOW} at a time")
+        self.narrate(f"{READINGS} readings on {QUEUE}, assigned to a Spark subscription {WINDOW} at a time")
 
     def _run_until_killed(self) -> int:
         """End the driver as soon as the broker has decided a batch; which one."""
@@ -101,7 +101,7 @@ class Enriching(Teller):
         ids = Counter(str(message.message_id) for message in received)
         missing = READINGS - len(ids)
         alarms = sum(message.subject == "alarm" for message in received)
-        self.say(
+        self.narrate(
             f"{len(received)} judged readings received, {alarms} of them alarms:"
             f" {missing} missing, {len(received) - len(ids)} twice"
         )

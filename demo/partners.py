@@ -13,8 +13,8 @@ from rich.console import Console
 
 from demo.broker import Broker
 from demo.line import Line
+from demo.narrator import Narrator
 from demo.tally import Tally
-from demo.teller import Teller
 from postroom.client import ConnectionFactory, Message, Session
 
 LONDON = """
@@ -72,11 +72,11 @@ PARCELS, MORE_PARCELS, SIGNALS = 1_000, 30, 20
 LOCKER, FOR_THE_LOCKER = 5, 8
 RETURN_TO_SENDER = {"JMS_IBM_Report_Exception": 0x07000000, "JMS_IBM_Report_Discard_Msg": 0x08000000}
 PATIENCE_S = 30.0
-TOLD = ("state", "reason", "in_doubt", "in_doubt_messages", "last_sequence", "last_luwid")
+SHOWN_ATTRIBUTES = ("state", "reason", "in_doubt", "in_doubt_messages", "last_sequence", "last_luwid")
 """What of the status is worth a newcomer's time."""
 
 
-class Partners(Teller):
+class Partners(Narrator):
     """One run: both queue managers, the line from LONDON to PARIS, what the clients say they did."""
 
     def __init__(self, london: Broker, paris: Broker, line: Line, tally: Tally, console: Console) -> None:
@@ -122,8 +122,10 @@ class Partners(Teller):
 
     def show_status(self) -> None:
         status = self.status()
-        told = ", ".join(f"{name} {status[name]}" for name in TOLD if status[name] not in ("", 0, None))
-        self.say(f"LONDON.PARIS: {told}")
+        status_text = ", ".join(
+            f"{name} {status[name]}" for name in SHOWN_ATTRIBUTES if status[name] not in ("", 0, None)
+        )
+        self.narrate(f"LONDON.PARIS: {status_text}")
 
     def wait_until(self, happened: Callable[[], bool], what: str) -> None:
         """Look again and again until it has; ``what`` was waited for."""
@@ -151,10 +153,10 @@ class Partners(Teller):
     def messages_travel(self) -> None:
         self.title("A second queue manager: LONDON sends to PARIS")
         self.send("parcels@PARIS", [Message(number) for number in range(PARCELS)])
-        self.say(f"{PARCELS:,} parcels put in LONDON to parcels@PARIS: they wait there, on disk")
+        self.narrate(f"{PARCELS:,} parcels put in LONDON to parcels@PARIS: they wait there, on disk")
         found = [message.body for message in self.take(self.paris, "parcels", PARCELS)]
         in_order = "in order" if found == list(range(PARCELS)) else f"NOT in order: {found}"
-        self.say(
+        self.narrate(
             f"a channel started by itself and took them in batches: {len(found):,} arrived in PARIS,"
             f" {in_order}"
         )
@@ -165,7 +167,7 @@ class Partners(Teller):
         self.send("parcels@PARIS", [Message(number) for number in range(MORE_PARCELS)])
         if not self.line.dead.wait(PATIENCE_S):
             raise AssertionError("the batch was not confirmed")
-        self.say(
+        self.narrate(
             f"{MORE_PARCELS} more parcels: PARIS has stored the batch, and its answer is lost on the line"
         )
         self.send(
@@ -173,14 +175,16 @@ class Partners(Teller):
             [Message(number, message_id=f"signal-{number}", durable=False) for number in range(SIGNALS)],
         )
         self.wait_until(self.all_taken, "the channel to take all")
-        self.say(f"{SIGNALS} signals, not persistent, leave at once, outside any batch, into the dead line")
+        self.narrate(
+            f"{SIGNALS} signals, not persistent, leave at once, outside any batch, into the dead line"
+        )
         self.show_status()
         self.line.cut()
         self.line.repair()
         found = [message.body for message in self.take(self.paris, "parcels", MORE_PARCELS)]
         self.wait_until(lambda: not self.status()["in_doubt"], "the batch to be decided")
         self.show_status()
-        self.say(
+        self.narrate(
             f"the line is repaired, the two compare the last batch that each knows:"
             f" {len(found)} of {MORE_PARCELS} parcels are there, none of them twice"
         )
@@ -191,7 +195,7 @@ class Partners(Teller):
         self.lost = SIGNALS - arrived
         if arrived:
             self.tally.add("signals", "held", arrived)
-        self.say(f"signals that arrived: {arrived}; the audit will name the others")
+        self.narrate(f"signals that arrived: {arrived}; the audit will name the others")
 
     def a_queue_fills_up(self) -> None:
         self.title("A queue in PARIS is full")
@@ -201,7 +205,7 @@ class Partners(Teller):
             self.wait_until(
                 lambda: len(list(session.create_browser("PARIS.DEAD"))) == over, "the dead letters"
             )
-        self.say(
+        self.narrate(
             f"{FOR_THE_LOCKER} for a locker that holds {LOCKER}: the channel pauses and tries again, twice"
         )
         self.show_dead_letters()
@@ -215,7 +219,7 @@ class Partners(Teller):
         self.send("nobody@PARIS", [letter])
         report = self.take(self.london, "answers", 1)[0]
         reason = report.properties.get("JMS_IBM_Feedback")
-        self.say(
+        self.narrate(
             f"its sender wanted it back if need be: in LONDON's queue answers is {report.body!r},"
             f" reason {reason}"
         )
@@ -227,13 +231,15 @@ class Partners(Teller):
         rules = self.paris.data.with_name("rules.txt")
         rules.write_text(RULES)
         for line in RULES.splitlines():
-            self.say(f"[dim]{line}")
-        self.say(f"the locker is emptied ({emptied} taken), then `postroom dlq handle --rules rules.txt`:")
+            self.narrate(f"[dim]{line}")
+        self.narrate(
+            f"the locker is emptied ({emptied} taken), then `postroom dlq handle --rules rules.txt`:"
+        )
         self.run("dlq", "handle", "--rules", str(rules), "--url", self.paris.url)
         over = FOR_THE_LOCKER - LOCKER
         self.tally.add("PARIS.DEAD", "consumed", over)
         found = [message.body for message in self.take(self.paris, "locker", over)]
-        self.say(f"and in the locker are the other {over}: {found}")
+        self.narrate(f"and in the locker are the other {over}: {found}")
 
     def show_dead_letters(self) -> None:
         self.run("dlq", "list", "--url", self.paris.url)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from demo.teller import Teller
+from demo.narrator import Narrator
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.spark.store import open_store
 
@@ -30,10 +30,10 @@ ENVIRONMENT = {"PYTHONWARNINGS": "ignore"}
 class Pipeline:
     """Reads the ledgers of running brokers into tables, as they grow."""
 
-    def __init__(self, ledgers: list[Path], tables: Path, teller: Teller) -> None:
+    def __init__(self, ledgers: list[Path], tables: Path, narrator: Narrator) -> None:
         self.tables = tables
         self._ledgers = ledgers
-        self._teller = teller
+        self._teller = narrator
         self._log = tables.with_name("pipeline.log")
         self._batches: list[str] = []
         self._process: subprocess.Popen[str] | None = None
@@ -58,7 +58,7 @@ class Pipeline:
                 if BATCH.match(line):
                     self._batches.append(line.strip())
 
-    def say_how_far(self) -> None:
+    def show_progress(self) -> None:
         """Its last batch, and what it lacks."""
         last = self._batches[-1] if self._batches else "Spark is starting"
         self._teller.console.print(f"  [cyan]pipeline[/] {last}", highlight=False)

@@ -17,8 +17,8 @@ from proton.utils import BlockingConnection
 from rich.console import Console
 
 from demo.broker import Broker
+from demo.narrator import Narrator
 from demo.tally import Tally
-from demo.teller import Teller
 from postroom.client import (
     AcknowledgeMode,
     ConnectionFactory,
@@ -42,7 +42,7 @@ DRAIN_S = 5.0
 BLOB_BYTES = 5 * 1024 * 1024
 
 
-class Story(Teller):
+class Story(Narrator):
     """One run: the broker, what the clients say they did, and where to tell of it."""
 
     def __init__(self, broker: Broker, console: Console) -> None:
@@ -94,7 +94,7 @@ class Story(Teller):
                 management.create(QUEUE_TYPE, name)
             rows = management.query(QUEUE_TYPE, ["name", "dynamic"])
             names = [str(row["name"]) for row in rows if not row["dynamic"]]
-        self.say(f"created {', '.join(names)}")
+        self.narrate(f"created {', '.join(names)}")
 
     def produce_and_consume(self) -> None:
         self.title("Qpid Proton produces, our own client browses and consumes")
@@ -105,15 +105,15 @@ class Story(Teller):
         blob = bytes(BLOB_BYTES)
         sender.send(ProtonMessage(id="order-large", durable=True, inferred=True, body=blob))
         connection.close()
-        self.say(
+        self.narrate(
             f"sent {ORDERS} persistent orders and one of {BLOB_BYTES // 1024**2} MiB;"
             " each was accepted, so is on disk"
         )
         with self.session() as session:
             seen = [message.message_id for message in session.create_browser("orders")]
-        self.say(f"browsed {len(seen)}, first {seen[0]!r}, last {seen[-1]!r}; they are all still there")
+        self.narrate(f"browsed {len(seen)}, first {seen[0]!r}, last {seen[-1]!r}; they are all still there")
         taken = self.consume("orders", ORDERS // 2)
-        self.say(f"consumed {len(taken)}: {taken[0].body} to {taken[-1].body}")
+        self.narrate(f"consumed {len(taken)}: {taken[0].body} to {taken[-1].body}")
 
     def priorities(self) -> None:
         self.title("Priorities")
@@ -130,8 +130,8 @@ class Story(Teller):
             receiver.accept()
         connection.close()
         self.tally.add("alerts", "consumed", ALERTS)
-        self.say(f"our client sent    {' '.join(map(str, priorities))}")
-        self.say(f"Proton received    {' '.join(map(str, got))}")
+        self.narrate(f"our client sent    {' '.join(map(str, priorities))}")
+        self.narrate(f"Proton received    {' '.join(map(str, got))}")
 
     def crash_of_a_consumer(self) -> None:
         self.title("A consumer process crashes with messages in its hands")
@@ -139,10 +139,10 @@ class Story(Teller):
         command += [str(CRASH_HELD), str(CRASH_DONE)]
         crashed = subprocess.run(command, capture_output=True, text=True, check=False)
         self.tally.add("orders", "consumed", CRASH_DONE)
-        self.say(f"the consumer {crashed.stdout.strip()}, and was killed by signal {-crashed.returncode}")
+        self.narrate(f"the consumer {crashed.stdout.strip()}, and was killed by signal {-crashed.returncode}")
         rest = self.consume("orders")
         again = [message for message in rest if message.redelivered]
-        self.say(
+        self.narrate(
             f"another consumer gets the remaining {len(rest)}; the first {len(again)} of them are the"
             " crashed one's, back in their places and flagged as redelivered"
         )
@@ -161,12 +161,12 @@ class Story(Teller):
         for fate, count in outcomes.items():
             self.tally.add("payments", fate, count)
         self.tally.add("payments.dead", "held", outcomes["dead_lettered"])
-        self.say(
+        self.narrate(
             f"accepted {outcomes['consumed']}, rejected {outcomes['dead_lettered']} with amqp:decode-error"
         )
         with self.session() as session:
             dead = [message.body for message in session.create_browser("payments.dead")]
-        self.say(f"waiting in payments.dead: {len(dead)} × {dead[0]!r}")
+        self.narrate(f"waiting in payments.dead: {len(dead)} × {dead[0]!r}")
 
     def judge(self, consumer: MessageConsumer) -> str:
         """Take one payment; its fate."""
@@ -189,23 +189,23 @@ class Story(Teller):
             left = [message.body for message in session.create_browser("offers")]
         self.tally.add("offers", "expired", OFFERS)
         self.tally.add("offers", "held")
-        self.say(f"{waiting} offers, {OFFERS} of them good for {OFFER_TTL_MS} ms; a little later: {left}")
+        self.narrate(f"{waiting} offers, {OFFERS} of them good for {OFFER_TTL_MS} ms; a little later: {left}")
 
     def kill_of_the_broker(self) -> None:
         self.title("The broker is killed in the middle of a storm of sends")
         self.send_telemetry()
         accepted, unanswered = asyncio.run(self.storm())
-        self.say(
+        self.narrate(
             f"SIGKILL with {STORM:,} persistent messages under way: {len(accepted):,} had been accepted,"
             f" {len(unanswered):,} had no answer yet"
         )
         started = time.monotonic()
         self.broker.start()
-        self.say(f"restarted on the same data in {time.monotonic() - started:.1f} s")
+        self.narrate(f"restarted on the same data in {time.monotonic() - started:.1f} s")
         lost = TELEMETRY - TELEMETRY_READ
         found = len(self.consume("telemetry"))
         self.tally.add("telemetry", "lost", lost)
-        self.say(
+        self.narrate(
             f"non-persistent messages that nobody had read: {lost} before, {found} after:"
             " lost, and the ledger says so"
         )
@@ -216,7 +216,7 @@ class Story(Teller):
             producer = session.create_producer("telemetry")
             producer.send_all(Message(number, durable=False) for number in range(TELEMETRY))
         self.consume("telemetry", TELEMETRY_READ)
-        self.say(f"{TELEMETRY} non-persistent readings sent, {TELEMETRY_READ} of them read")
+        self.narrate(f"{TELEMETRY} non-persistent readings sent, {TELEMETRY_READ} of them read")
 
     async def storm(self) -> tuple[set[str], set[str]]:
         """Send many at once, kill the broker after a third of the answers; ids with and without an answer."""
@@ -246,12 +246,12 @@ class Story(Teller):
         received = Counter(str(message.message_id) for message in self.consume("storm"))
         missing = accepted - received.keys()
         twice = {message_id for message_id, count in received.items() if count > 1}
-        self.say(
+        self.narrate(
             f"the {len(unanswered):,} without an answer were sent again; {sum(received.values()):,} messages"
             f" consumed: {len(missing)} of the accepted are missing, {len(twice & accepted)} came twice"
         )
         if twice:
-            self.say(
+            self.narrate(
                 f"({len(twice):,} had been stored without an answer: they came twice, with one message id)"
             )
         if missing or twice & accepted:

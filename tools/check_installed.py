@@ -138,8 +138,8 @@ def main(wanted: str, extras: list[str]) -> int:
     except Fault as fault:
         print(f"postroom on Python {platform.python_version()}: {fault}", file=sys.stderr)
         return 1
-    told = f"Python {platform.python_version()}" + "".join(f" with {extra}" for extra in extras)
-    print(f"{told}, build={build}: {modules} imported; served, put, got, stopped; in memory, too")
+    text = f"Python {platform.python_version()}" + "".join(f" with {extra}" for extra in extras)
+    print(f"{text}, build={build}: {modules} imported; served, put, got, stopped; in memory, too")
     return 0
 
 

@@ -21,7 +21,7 @@ COUNT_WORDS = {
     Count.SAME: "",
     Count.IF_SENT: "+1 if sent",
     Count.ONE_MORE: "+1",
-    Count.IF_QUEUE_SAYS: "+1 if sent and the queue says so",
+    Count.IF_QUEUE_COUNTS: "+1 if sent and the queue says so",
 }
 
 
@@ -202,11 +202,11 @@ def _box(state: State, box: Box) -> Iterator[str]:
     holders = [holder for s, holder in rows() if s == state]
     held = HolderKind.NONE not in holders
     kind = "end" if state in (State.START, State.DELETED) else "held" if held else "free"
-    told = ", ".join(words(holder.name) for holder in holders) if held else "nobody holds it"
+    holders_text = ", ".join(words(holder.name) for holder in holders) if held else "nobody holds it"
     left, top = box.x - box.width // 2, box.y - box.height // 2
     yield (
         f'<rect class="{kind}" x="{left}" y="{top}" width="{box.width}" height="{box.height}" rx="10">'
-        f"<title>{escape(told)}</title></rect>"
+        f"<title>{escape(holders_text)}</title></rect>"
     )
     name = words(state.name)
     yield f'<text class="state" x="{box.x}" y="{box.y + (0 if held else 5)}">{name}</text>'

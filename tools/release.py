@@ -42,9 +42,9 @@ def version_of(root: Path) -> str:
 def faults_of(root: Path) -> Iterator[str]:
     """What is wrong in the tree, each in a line."""
     version = version_of(root)
-    said = re.search(r'__version__.* = "(.*)"', (root / "src/postroom/__init__.py").read_text())
-    if said is None or said[1] != version:
-        yield f"src/postroom/__init__.py says {said[1] if said else 'no version'}, pyproject.toml {version}"
+    found = re.search(r'__version__.* = "(.*)"', (root / "src/postroom/__init__.py").read_text())
+    if found is None or found[1] != version:
+        yield f"src/postroom/__init__.py says {found[1] if found else 'no version'}, pyproject.toml {version}"
     yield from changelog_faults((root / "CHANGELOG.md").read_text(), version)
     yield from documents_faults(root, version)
     fixtures = root / FIXTURES / version
@@ -78,18 +78,18 @@ def documents_faults(root: Path, version: str) -> Iterator[str]:
 
 def metadata_faults(path: Path, version: str) -> Iterator[str]:
     """Whether the index would take a built file, by what it says of itself."""
-    said = metadata_of(path)
+    fields = metadata_of(path)
     for field, wanted in {"Name": NAME, "Version": version, "License-Expression": "Apache-2.0"}.items():
-        if said[field] != wanted:
-            yield f"{path.name}: {field} is {said[field]!r}, not {wanted!r}"
-    summary = said["Summary"] or ""
+        if fields[field] != wanted:
+            yield f"{path.name}: {field} is {fields[field]!r}, not {wanted!r}"
+    summary = fields["Summary"] or ""
     if not summary or "\n" in summary or len(summary) > MAX_SUMMARY_CHARS:
         yield f"{path.name}: the summary must be one line of at most {MAX_SUMMARY_CHARS} characters"
-    if said["Description-Content-Type"] != "text/markdown":
-        yield f"{path.name}: the description's type is {said['Description-Content-Type']!r}, not Markdown"
-    if not str(said.get_payload()).strip():
+    if fields["Description-Content-Type"] != "text/markdown":
+        yield f"{path.name}: the description's type is {fields['Description-Content-Type']!r}, not Markdown"
+    if not str(fields.get_payload()).strip():
         yield f"{path.name}: there is no description"
-    if not said["Requires-Python"]:
+    if not fields["Requires-Python"]:
         yield f"{path.name}: it doesn't say which Python it needs"
     if not path.name.startswith(f"{NAME}-{version}") or "linux_x86_64" in path.name.replace("manylinux", ""):
         yield f"{path.name}: the index takes no file of this name"

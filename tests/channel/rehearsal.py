@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from postroom.channel.negotiation import Terms
-from postroom.channel.receiving import ReceivingMachine
-from postroom.channel.sending import ASK, BEAT, FINISH, SendingMachine
+from postroom.channel.receiving_machine import ReceivingMachine
+from postroom.channel.sending_machine import BEAT, FINISH, REQUEST_CONFIRM, SendingMachine
 from postroom.channel.wire import BatchEnd
 from postroom.model.channel import ChannelDefinition
 
@@ -150,7 +150,7 @@ class Rehearsal:
         """What the machine says now."""
         ahead = len(self.unsynced) + len(self.unsent)
         step = self.sending.step(ahead, not self.sender.waiting, self.now_us)
-        if step == ASK:
+        if step == REQUEST_CONFIRM:
             self.ask()
         elif step == BEAT:
             self.there.append(Beat())
@@ -167,7 +167,7 @@ class Rehearsal:
         assert batch is not None and len(batch.messages) == self.sending.count
         batch.asked, batch.last_sequence = True, int(self.sending.sequence)
         self.there.append(BatchEnd(batch.luwid, batch.last_sequence, len(batch.messages)))
-        self.sending.asked()
+        self.sending.confirm_requested()
 
     def arrive(self) -> None:
         """The receiver reads the next thing."""

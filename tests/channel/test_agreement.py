@@ -195,7 +195,7 @@ def test_what_was_resolved_against_the_truth_shows_at_the_next_start(commit: boo
 
 
 def offer(**changes: object) -> Offer:
-    said = {
+    fields = {
         "channel": "C",
         "queue_manager": "A",
         "ledger": "0a",
@@ -205,7 +205,7 @@ def offer(**changes: object) -> Offer:
         "max_message_bytes": 1000,
         **changes,
     }
-    return Offer(**said)  # type: ignore[arg-type]
+    return Offer(**fields)  # type: ignore[arg-type]
 
 
 NUMBERS = st.integers(1, 9999)
@@ -247,10 +247,10 @@ def test_both_ends_find_the_same_terms(ours: int, theirs: int, our_fast: bool, t
     value=st.one_of(st.none(), st.integers(), st.text(max_size=300), st.binary(), st.booleans()),
 )
 def test_any_property_may_be_nonsense(name: str, value: object) -> None:
-    said: dict[object, object] = {str(key): each for key, each in offer().properties().items()}
-    said[name] = value
+    fields: dict[object, object] = {str(key): each for key, each in offer().properties().items()}
+    fields[name] = value
     try:
-        read_offer(said, False)
+        read_offer(fields, False)
     except AmqpError as refused:
         assert name in refused.description or "protocol" in refused.description
 

@@ -28,7 +28,7 @@ WRAP = 999_999_999
 
 
 def offer(**changes: object) -> Offer:
-    said = {
+    fields = {
         "channel": C_TO_B,
         "queue_manager": "C",
         "ledger": "c" * 32,
@@ -38,7 +38,7 @@ def offer(**changes: object) -> Offer:
         "max_message_bytes": 10_000,
         **changes,
     }
-    return Offer(**said)  # type: ignore[arg-type]
+    return Offer(**fields)  # type: ignore[arg-type]
 
 
 class Bad:

@@ -209,7 +209,7 @@ def test_stop_is_not_kept_waiting_by_what_more_the_partner_has() -> None:
 
 
 def test_a_partner_that_falls_silent() -> None:
-    """His machine is gone: nothing comes any more, not even the end of the connection."""
+    """Its machine is gone: nothing comes any more, not even the end of the connection."""
     scene = Scene(True, heartbeat_interval_s=5)
     scene.put(1)
     wire = next(wire for wire in scene.world.wires if wire.ends[0].place is scene.own)

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from postroom.amqp.errors import AmqpError
 from postroom.channel.negotiation import Terms
-from postroom.channel.receiving import MAX_UNANSWERED, ReceivingMachine
-from postroom.channel.sending import (
-    ASK,
+from postroom.channel.receiving_machine import MAX_UNANSWERED, ReceivingMachine
+from postroom.channel.sending_machine import (
     BEAT,
     FINISH,
     MAX_AHEAD_MESSAGES,
-    MAX_ASKED_MESSAGES,
+    MAX_IN_DOUBT_MESSAGES,
+    REQUEST_CONFIRM,
     WAIT,
     SendingMachine,
 )
@@ -65,7 +65,7 @@ def test_every_message_arrives_once_and_in_order_whatever_fails(
     assert rehearsal.receiver.messages == list(range(1, rehearsal.puts + 1))
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 3, MAX_ASKED_MESSAGES])
+@pytest.mark.parametrize("batch_size", [1, 2, 3, MAX_IN_DOUBT_MESSAGES])
 @pytest.mark.parametrize("course", COURSES, ids=["one by one", "many", "interleaved"])
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_failure_at_every_step(failure: str, course: str, batch_size: int) -> None:
@@ -92,7 +92,7 @@ def test_sequence_numbers_wrap_on_the_way() -> None:
 # The sender.
 
 
-@pytest.mark.parametrize("size", [3, MAX_ASKED_MESSAGES, 9999])
+@pytest.mark.parametrize("size", [3, MAX_IN_DOUBT_MESSAGES, 9999])
 def test_a_batch_ends_with_its_last_message(size: int) -> None:
     machine = sending(batch_size=size)
     for _ in range(size):
@@ -100,21 +100,21 @@ def test_a_batch_ends_with_its_last_message(size: int) -> None:
         assert not machine.full
         machine.add(10, 0)
     assert machine.full
-    assert machine.step(0, False, 0) == ASK
+    assert machine.step(0, False, 0) == REQUEST_CONFIRM
 
 
 def test_a_large_batch_is_taken_by_itself_and_small_ones_ahead() -> None:
-    large = sending(batch_size=MAX_ASKED_MESSAGES)
-    assert large.room() == MAX_ASKED_MESSAGES
-    for _ in range(MAX_ASKED_MESSAGES):
+    large = sending(batch_size=MAX_IN_DOUBT_MESSAGES)
+    assert large.room() == MAX_IN_DOUBT_MESSAGES
+    for _ in range(MAX_IN_DOUBT_MESSAGES):
         large.add(10, 0)
     assert large.room() == 0
     small = sending(batch_size=2)
     for _ in range(2):
         small.add(10, 0)
     assert small.room() == MAX_AHEAD_MESSAGES
-    assert small.step(100, False, 0) == ASK  # what was taken since belongs to the next ones
-    small.asked()
+    assert small.step(100, False, 0) == REQUEST_CONFIRM  # what was taken since belongs to the next ones
+    small.confirm_requested()
     assert small.room() == MAX_AHEAD_MESSAGES
 
 
@@ -124,7 +124,7 @@ def test_a_batch_ends_with_the_message_that_fills_it() -> None:
     assert machine.step(0, False, 0) == WAIT
     machine.add(1, 0)
     assert machine.room() == 0
-    assert machine.step(0, False, 0) == ASK
+    assert machine.step(0, False, 0) == REQUEST_CONFIRM
 
 
 def test_a_batch_without_a_limit_of_bytes_is_only_counted() -> None:
@@ -140,13 +140,13 @@ def test_an_empty_queue_ends_a_batch_that_was_open_for_its_interval() -> None:
     assert machine.next_deadline_us() == 15_000
     assert machine.step(0, True, 14_999) == WAIT
     assert machine.step(0, False, 20_000) == WAIT
-    assert machine.step(0, True, 15_000) == ASK
+    assert machine.step(0, True, 15_000) == REQUEST_CONFIRM
 
 
 def test_without_an_interval_an_empty_queue_ends_the_batch_at_once() -> None:
     machine = sending()
     machine.add(10, 0)
-    assert machine.step(0, True, 0) == ASK
+    assert machine.step(0, True, 0) == REQUEST_CONFIRM
 
 
 def test_nothing_is_asked_while_messages_of_the_batch_are_still_to_leave() -> None:
@@ -158,34 +158,34 @@ def test_nothing_is_asked_while_messages_of_the_batch_are_still_to_leave() -> No
 def test_a_batch_that_is_not_full_waits_for_the_answer_to_the_one_before() -> None:
     machine = sending()
     machine.add(10, 0)
-    machine.asked()
+    machine.confirm_requested()
     assert machine.room() > 3
     machine.add(10, 0)
     assert machine.step(0, True, 0) == WAIT
     machine.confirmed(0)
-    assert machine.step(0, True, 0) == ASK
+    assert machine.step(0, True, 0) == REQUEST_CONFIRM
 
 
 def test_full_batches_are_asked_for_until_as_many_messages_as_may_be_are_in_doubt() -> None:
     machine = sending(batch_size=1)
-    for _ in range(MAX_ASKED_MESSAGES):
+    for _ in range(MAX_IN_DOUBT_MESSAGES):
         machine.add(10, 0)
-        assert machine.step(0, False, 0) == ASK
-        machine.asked()
+        assert machine.step(0, False, 0) == REQUEST_CONFIRM
+        machine.confirm_requested()
     machine.add(10, 0)
     assert machine.step(0, False, 0) == WAIT
     machine.confirmed(0)
-    assert machine.asked_count == MAX_ASKED_MESSAGES - 1
-    assert machine.step(0, False, 0) == ASK
+    assert machine.in_doubt_count == MAX_IN_DOUBT_MESSAGES - 1
+    assert machine.step(0, False, 0) == REQUEST_CONFIRM
 
 
 def test_of_large_batches_one_is_in_doubt() -> None:
-    machine = sending(batch_size=MAX_ASKED_MESSAGES)
+    machine = sending(batch_size=MAX_IN_DOUBT_MESSAGES)
     for _ in range(2):
-        for _ in range(MAX_ASKED_MESSAGES):
+        for _ in range(MAX_IN_DOUBT_MESSAGES):
             machine.add(10, 0)
-        if machine.asked_count == 0:
-            machine.asked()
+        if machine.in_doubt_count == 0:
+            machine.confirm_requested()
     assert machine.step(0, False, 0) == WAIT
 
 
@@ -197,7 +197,7 @@ def test_fast_messages_count_for_the_end_of_a_batch_but_make_none() -> None:
     machine.add(10, 0)
     while not machine.full:
         machine.add_fast(10)
-    assert machine.step(0, False, 0) == ASK
+    assert machine.step(0, False, 0) == REQUEST_CONFIRM
     assert machine.count == 1 and machine.sequence == 1
 
 
@@ -214,13 +214,13 @@ def test_a_silent_partner_is_asked_whether_it_lives_before_a_batch_is_asked_for(
     machine.beat()
     assert machine.step(0, True, 6_000) == WAIT
     machine.beat_answered(7_000)
-    assert machine.step(0, True, 7_000) == ASK
+    assert machine.step(0, True, 7_000) == REQUEST_CONFIRM
 
 
 def test_a_partner_heard_of_lately_is_not_asked() -> None:
     machine = sending(batch_heartbeat_ms=5)
     machine.add(10, 0)
-    assert machine.step(0, True, 5_000) == ASK
+    assert machine.step(0, True, 5_000) == REQUEST_CONFIRM
 
 
 def test_told_to_stop_it_ends_the_batch_and_finishes_when_that_is_confirmed() -> None:
@@ -228,8 +228,8 @@ def test_told_to_stop_it_ends_the_batch_and_finishes_when_that_is_confirmed() ->
     machine.add(10, 0)
     machine.stopping = True
     assert machine.room() == 0
-    assert machine.step(0, False, 0) == ASK
-    machine.asked()
+    assert machine.step(0, False, 0) == REQUEST_CONFIRM
+    machine.confirm_requested()
     assert machine.step(0, False, 0) == WAIT
     machine.confirmed(0)
     assert machine.step(0, False, 0) == FINISH

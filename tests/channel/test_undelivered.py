@@ -1,4 +1,4 @@
-"""The ladder of what can't be put: every row of its table, message retry, and exits of every kind."""
+"""The steps of what can't be put: every row of its table, message retry, and exits of every kind."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Header, Message, Properties
-from postroom.channel.undelivered import NEXT, Ladder, RetryRequest, Stage, Stop, Wait
+from postroom.channel.undelivered import NEXT, RetryRequest, Stage, Stop, UndeliveredHandler, Wait
 from postroom.manager.channels.undelivered import Action, Asked, ReceivedMessage, asked_of
 from postroom.model import mq
 from postroom.model.channel import RECEIVER, ChannelDefinition
@@ -35,11 +35,11 @@ WORDS = {
 
 
 def message(
-    asked: Asked = Asked.NOTHING, *, fast: bool = False, reply_to: str | None = "R"
+    requested: Asked = Asked.NOTHING, *, fast: bool = False, reply_to: str | None = "R"
 ) -> ReceivedMessage:
     payload = Message(
         header=Header(durable=not fast),
-        message_annotations={"x-opt-report": int(WORDS[asked])},
+        message_annotations={"x-opt-report": int(WORDS[requested])},
         properties=Properties(message_id="ID:1", reply_to=reply_to),
         body=Data([b"body"]),
     ).encode()
@@ -47,12 +47,14 @@ def message(
     return ReceivedMessage(head, payload[head.bare_offset :], 1, 1, fast)
 
 
-def walk(ladder: Ladder, first: Undelivered, of: ReceivedMessage, failing: set[Action]) -> list[Action]:
+def walk(
+    handler: UndeliveredHandler, first: Undelivered, of: ReceivedMessage, failing: set[Action]
+) -> list[Action]:
     """The steps, those of ``failing`` being tried in vain."""
-    step = ladder.begin(first, of)
+    step = handler.begin(first, of)
     steps = [step.action]
     while step.action not in (Action.DONE, Action.BACK_OUT):
-        step = ladder.next(FULL if step.action in failing else None)
+        step = handler.next(FULL if step.action in failing else None)
         steps.append(step.action)
         assert len(steps) < 20
     return steps
@@ -61,15 +63,15 @@ def walk(ladder: Ladder, first: Undelivered, of: ReceivedMessage, failing: set[A
 # --- the table
 
 
-def expected(asked: Asked, dead_letters: bool, fast: bool, failing: set[Action]) -> list[Action]:
+def expected(requested: Asked, dead_letters: bool, fast: bool, failing: set[Action]) -> list[Action]:
     """MQ's rules said another way: in the order of the seed, not of the table."""
     steps: list[Action] = []
-    discard = asked in (Asked.DISCARD, Asked.REPORT_AND_DISCARD, Asked.RETURN)
-    if asked in (Asked.REPORT, Asked.REPORT_AND_DISCARD, Asked.RETURN):
+    discard = requested in (Asked.DISCARD, Asked.REPORT_AND_DISCARD, Asked.RETURN)
+    if requested in (Asked.REPORT, Asked.REPORT_AND_DISCARD, Asked.RETURN):
         steps.append(Action.PUT_REPORT)
         discard = discard and Action.PUT_REPORT not in failing
     if discard:
-        end = Action.RETURN_TO_SENDER if asked is Asked.RETURN else Action.DISCARD
+        end = Action.RETURN_TO_SENDER if requested is Asked.RETURN else Action.DISCARD
         return [*steps, end, Action.DONE]
     if dead_letters:
         steps.append(Action.DEAD_LETTER)
@@ -78,17 +80,17 @@ def expected(asked: Asked, dead_letters: bool, fast: bool, failing: set[Action])
     return [*steps, Action.DROP, Action.DONE] if fast else [*steps, Action.BACK_OUT]
 
 
-@pytest.mark.parametrize("asked", Asked)
+@pytest.mark.parametrize("requested", Asked)
 @pytest.mark.parametrize("dead_letters", [True, False])
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize("failing", [set(), {Action.PUT_REPORT}, {Action.DEAD_LETTER}, {*Action}])
 def test_every_way_down_the_ladder(
-    asked: Asked, dead_letters: bool, fast: bool, failing: set[Action]
+    requested: Asked, dead_letters: bool, fast: bool, failing: set[Action]
 ) -> None:
-    ladder = Ladder(replace(CHANNEL, use_dead_letter_queue=dead_letters), None)
+    handler = UndeliveredHandler(replace(CHANNEL, use_dead_letter_queue=dead_letters), None)
     failing = failing & {Action.PUT_REPORT, Action.DEAD_LETTER}
-    steps = walk(ladder, UNKNOWN, message(asked, fast=fast), failing)
-    assert steps == expected(asked, dead_letters, fast, failing)
+    steps = walk(handler, UNKNOWN, message(requested, fast=fast), failing)
+    assert steps == expected(requested, dead_letters, fast, failing)
 
 
 def test_the_table_has_every_row() -> None:
@@ -128,42 +130,42 @@ def test_without_a_reply_queue_nothing_is_returned() -> None:
 
 
 def test_a_reason_that_may_pass_is_tried_again_as_often_as_the_channel_says() -> None:
-    ladder = Ladder(CHANNEL, None)
-    step = ladder.begin(FULL, message())
+    handler = UndeliveredHandler(CHANNEL, None)
+    step = handler.begin(FULL, message())
     waits = []
     while step.action is Action.WAIT:
         waits.append(step.wait_ms)
-        step = ladder.next(FULL)
+        step = handler.next(FULL)
     assert waits == [250, 250, 250]
     assert step.action is Action.DEAD_LETTER
 
 
 def test_a_put_that_succeeds_at_last_ends_it() -> None:
-    ladder = Ladder(CHANNEL, None)
-    assert ladder.begin(FULL, message()).action is Action.WAIT
-    assert ladder.next(None).action is Action.DONE
+    handler = UndeliveredHandler(CHANNEL, None)
+    assert handler.begin(FULL, message()).action is Action.WAIT
+    assert handler.next(None).action is Action.DONE
 
 
 def test_a_reason_that_stays_is_not_tried_again() -> None:
-    assert Ladder(CHANNEL, None).begin(UNKNOWN, message()).action is Action.DEAD_LETTER
+    assert UndeliveredHandler(CHANNEL, None).begin(UNKNOWN, message()).action is Action.DEAD_LETTER
 
 
 def test_a_reason_that_changes_to_one_that_stays_ends_the_attempts() -> None:
-    ladder = Ladder(CHANNEL, None)
-    assert ladder.begin(FULL, message()).action is Action.WAIT
-    assert ladder.next(UNKNOWN).action is Action.DEAD_LETTER
-    assert ladder.undelivered is UNKNOWN
+    handler = UndeliveredHandler(CHANNEL, None)
+    assert handler.begin(FULL, message()).action is Action.WAIT
+    assert handler.next(UNKNOWN).action is Action.DEAD_LETTER
+    assert handler.undelivered is UNKNOWN
 
 
 def test_no_attempts_without_a_count() -> None:
-    ladder = Ladder(replace(CHANNEL, message_retry_count=0), None)
-    assert ladder.begin(FULL, message()).action is Action.DEAD_LETTER
+    handler = UndeliveredHandler(replace(CHANNEL, message_retry_count=0), None)
+    assert handler.begin(FULL, message()).action is Action.DEAD_LETTER
 
 
 def test_the_next_message_begins_anew() -> None:
-    ladder = Ladder(replace(CHANNEL, message_retry_count=1), None)
+    handler = UndeliveredHandler(replace(CHANNEL, message_retry_count=1), None)
     for _ in range(2):
-        assert walk(ladder, FULL, message(), {Action.WAIT}) == [
+        assert walk(handler, FULL, message(), {Action.WAIT}) == [
             *(Action.WAIT, Action.DEAD_LETTER, Action.DONE)
         ]
 
@@ -173,26 +175,26 @@ def test_the_next_message_begins_anew() -> None:
 EXIT = replace(CHANNEL, message_retry_exit="exits:again", message_retry_count=0)
 
 
-def with_exit(answer: Callable[[RetryRequest], object]) -> Ladder:
-    return Ladder(EXIT, answer)
+def with_exit(answer: Callable[[RetryRequest], object]) -> UndeliveredHandler:
+    return UndeliveredHandler(EXIT, answer)
 
 
 def test_an_exit_decides_whatever_the_reason_and_the_count() -> None:
-    asked: list[RetryRequest] = []
+    requests: list[RetryRequest] = []
 
     def again(request: RetryRequest) -> object:
-        asked.append(request)
+        requests.append(request)
         return Wait(request.attempt * 10) if request.attempt < 4 else Stop()
 
-    ladder = with_exit(again)
-    step = ladder.begin(UNKNOWN, message())
+    handler = with_exit(again)
+    step = handler.begin(UNKNOWN, message())
     waits = []
     while step.action is Action.WAIT:
         waits.append(step.wait_ms)
-        step = ladder.next(UNKNOWN)
+        step = handler.next(UNKNOWN)
     assert (waits, step.action, step.complaint) == ([10, 20, 30], Action.DEAD_LETTER, "")
-    assert [request.attempt for request in asked] == [1, 2, 3, 4]
-    last = asked[-1]
+    assert [request.attempt for request in requests] == [1, 2, 3, 4]
+    last = requests[-1]
     assert (last.channel, last.data, last.wait_ms) == ("TO.LONDON", "five", 250)
     assert last.undelivered is UNKNOWN
     assert last.header.value("JMSMessageID") == "ID:1"
@@ -239,6 +241,6 @@ def test_an_exit_that_fails_means_stop_and_is_complained_of() -> None:
 
 
 def test_an_exit_that_is_not_loaded_means_stop() -> None:
-    step = Ladder(EXIT, None).begin(FULL, message())
+    step = UndeliveredHandler(EXIT, None).begin(FULL, message())
     assert step.action is Action.DEAD_LETTER
     assert "not loaded" in step.complaint

@@ -1,4 +1,4 @@
-"""What can't be put, on a receiving end over a real ledger: every way down the ladder, and what the ledger
+"""What can't be put, on a receiving end over a real ledger: every way through the steps, and what the ledger
 tells of it."""
 
 import json
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from postroom.amqp.encoding.types import Symbol, UInt
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Header, Message, Properties
-from postroom.channel.undelivered import Ladder
+from postroom.channel.undelivered import UndeliveredHandler
 from postroom.ledger.format.records import ArrivalFlag
 from postroom.manager.channels.undelivered import Action, Asked, ReceivedMessage
 from postroom.manager.headers import dead_letter_header
@@ -42,13 +42,13 @@ WORDS = {
 
 
 def received(
-    asked: Asked, *, fast: bool = False, to: str = "nowhere", reply_to: str = "replies", size: int = 30
+    requested: Asked, *, fast: bool = False, to: str = "nowhere", reply_to: str = "replies", size: int = 30
 ) -> ReceivedMessage:
     payload = Message(
         header=Header(durable=not fast, priority=6),
         message_annotations={
             Symbol("x-opt-transmission"): [to, THERE, UInt(1)],
-            Symbol("x-opt-report"): UInt(int(WORDS[asked])),
+            Symbol("x-opt-report"): UInt(int(WORDS[requested])),
         },
         properties=Properties(message_id="ID:original", reply_to=reply_to),
         application_properties={"JMS_IBM_Format": "MQSTR", "colour": "red"},
@@ -75,7 +75,7 @@ class Receiver:
         self.end = self.world.manager.channels.open_receiving(CHANNEL, HERE, "0a", self.world.now_us)
 
     def take(self, message: ReceivedMessage) -> list[Action]:
-        """The steps to the end of the ladder; none if it could be put."""
+        """The steps to the end; none if it could be put."""
         world, channels = self.world, self.world.manager.channels
         failure = channels.receive(
             *(self.end, message.head, message.body, message.sequence, message.origin_serial),
@@ -83,13 +83,13 @@ class Receiver:
         )
         if failure is None:
             return []
-        ladder = Ladder(self.definition, None)
-        step = ladder.begin(failure, message)
+        handler = UndeliveredHandler(self.definition, None)
+        step = handler.begin(failure, message)
         steps = [step.action]
         while step.action not in (Action.DONE, Action.BACK_OUT):
-            assert ladder.undelivered is not None
-            step = ladder.next(
-                channels.put_undelivered(self.end, step.action, message, ladder.undelivered, world.now_us)
+            assert handler.undelivered is not None
+            step = handler.next(
+                channels.put_undelivered(self.end, step.action, message, handler.undelivered, world.now_us)
             )
             steps.append(step.action)
         world.turn()
@@ -107,10 +107,10 @@ class Receiver:
     def ends(self) -> list[tuple[Outcome, dict[str, object]]]:
         """Outcome and detail of what ended on the queue of the undelivered."""
         queue = self.world.manager.queues.get(UNDELIVERED)
-        told = zip(self.world.transitions, self.world.details, strict=True)
+        events = zip(self.world.transitions, self.world.details, strict=True)
         return [
             (Outcome(int(row["outcome"])), json.loads(detail))
-            for row, detail in told
+            for row, detail in events
             if queue is not None and row["queue"] == queue.id and row["event"] in ENDS
         ]
 
@@ -238,10 +238,10 @@ def test_a_report_that_can_not_be_put_is_a_dead_letter_beside_its_message() -> N
     assert (letter.feedback, header_of(letter).queue) == (None, "nowhere")
 
 
-@pytest.mark.parametrize("asked", [Asked.NOTHING, Asked.REPORT])
-def test_without_a_dead_letter_queue_the_batch_is_backed_out(asked: Asked) -> None:
+@pytest.mark.parametrize("requested", [Asked.NOTHING, Asked.REPORT])
+def test_without_a_dead_letter_queue_the_batch_is_backed_out(requested: Asked) -> None:
     receiver = Receiver(dead_letters="")
-    assert receiver.take(received(asked))[-1] is Action.BACK_OUT
+    assert receiver.take(received(requested))[-1] is Action.BACK_OUT
     receiver.back_out()
     assert on(receiver.world) == []
     assert {row["outcome"] for row in receiver.world.transitions} <= {0, Outcome.ROLLED_BACK}
@@ -294,10 +294,10 @@ def test_a_dead_letter_makes_no_reports_about_itself() -> None:
 # --- in the ledger
 
 
-@pytest.mark.parametrize("asked", Asked)
-def test_a_crash_before_the_commit_leaves_nothing(asked: Asked, tmp_path: Path) -> None:
+@pytest.mark.parametrize("requested", Asked)
+def test_a_crash_before_the_commit_leaves_nothing(requested: Asked, tmp_path: Path) -> None:
     receiver = Receiver(LedgerWorld)
-    receiver.take(received(asked))
+    receiver.take(received(requested))
     assert isinstance(receiver.world, LedgerWorld)
     receiver.world.crash()
     assert on(receiver.world) == []
@@ -305,16 +305,16 @@ def test_a_crash_before_the_commit_leaves_nothing(asked: Asked, tmp_path: Path) 
     receiver.world.check_whole(tmp_path)
 
 
-@pytest.mark.parametrize("asked", Asked)
-def test_a_crash_after_the_commit_changes_nothing(asked: Asked, tmp_path: Path) -> None:
+@pytest.mark.parametrize("requested", Asked)
+def test_a_crash_after_the_commit_changes_nothing(requested: Asked, tmp_path: Path) -> None:
     receiver = Receiver(LedgerWorld)
-    receiver.take(received(asked, size=300_000))
+    receiver.take(received(requested, size=300_000))
     receiver.commit()
     assert isinstance(receiver.world, LedgerWorld)
     receiver.world.crash()
-    wants_report = asked in (Asked.REPORT, Asked.REPORT_AND_DISCARD, Asked.RETURN)
+    wants_report = requested in (Asked.REPORT, Asked.REPORT_AND_DISCARD, Asked.RETURN)
     assert len(on(receiver.world)) == wants_report
-    assert len(on(receiver.world, "dead")) == (asked in (Asked.NOTHING, Asked.REPORT))
+    assert len(on(receiver.world, "dead")) == (requested in (Asked.NOTHING, Asked.REPORT))
     receiver.world.check_whole(tmp_path)
 
 
@@ -341,8 +341,8 @@ def test_a_header_comes_off_as_it_was_put_on(header: DeadLetterHeader) -> None:
     st.recursive(st.none() | st.integers() | st.text() | st.binary(), st.lists)
     | st.dictionaries(st.text(), st.text())
 )
-def test_what_is_no_header_is_none(said: object) -> None:
-    assert dead_letter_header.header_of(said) is None
+def test_what_is_no_header_is_none(value: object) -> None:
+    assert dead_letter_header.header_of(value) is None
 
 
 def test_what_a_header_leaves_out_has_its_default() -> None:

@@ -89,8 +89,8 @@ def test_arrival_and_an_exception_are_reported_from_there() -> None:
     ask(client, "IN@B", COA=Report.COA, COD=Report.COD, Exception=Report.EXCEPTION)
     assert Client(b).get("IN") == ["order 7"]
     ask(client, "NOWHERE@B", COA=Report.COA, Exception=Report.EXCEPTION)
-    told = [message.application_properties["JMS_IBM_Feedback"] for message in answers(client)]
-    assert told == [259, 260, 2085]
+    feedbacks = [message.application_properties["JMS_IBM_Feedback"] for message in answers(client)]
+    assert feedbacks == [259, 260, 2085]
     assert b.depth("DEAD") == 1
 
 

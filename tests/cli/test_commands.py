@@ -37,8 +37,8 @@ def test_delete_only_if_empty(shell: Shell, queue: str) -> None:
 
 
 def test_leases_are_granted_renewed_listed_released(shell: Shell) -> None:
-    told = shell.ok("ledger", "lease", "grant", "reader", "--owner", "audit", "--duration-s", "600")
-    assert told.startswith("granted reader: from position ")
+    output = shell.ok("ledger", "lease", "grant", "reader", "--owner", "audit", "--duration-s", "600")
+    assert output.startswith("granted reader: from position ")
     (lease,) = shell.json("ledger", "lease", "list")
     assert (lease["name"], lease["owner"], lease["state"], lease["duration_s"]) == (
         *("reader", "audit", "in force", 600),
@@ -172,8 +172,8 @@ def test_what_is_wrong_is_said_in_one_line(shell: Shell, arguments: list[str], c
 
 def test_a_password_hash(shell: Shell) -> None:
     assert verify_password("sesame", shell.ok("user", "hash", "--stdin", stdin="sesame\n").strip())
-    asked = shell.ok("user", "hash", stdin="sesame\nsesame\n")
-    assert verify_password("sesame", asked.splitlines()[-1])
+    output = shell.ok("user", "hash", stdin="sesame\nsesame\n")
+    assert verify_password("sesame", output.splitlines()[-1])
     assert shell.run("user", "hash", "--stdin", stdin="\n").exit_code == 1
 
 
@@ -203,13 +203,13 @@ def every_command(group: click.Group, *before: str) -> Iterator[tuple[tuple[str,
 def test_every_command_and_option_says_what_it_is(shell: Shell) -> None:
     """And options take what their names say: no RANGE, no PATH."""
     for path, command in every_command(main):
-        told = shell.ok(*path, "--help")
+        output = shell.ok(*path, "--help")
         assert command.help, path
-        assert not re.search(r"\b(INTEGER|FLOAT|RANGE|PATH|DIRECTORY)\b", told), path
+        assert not re.search(r"\b(INTEGER|FLOAT|RANGE|PATH|DIRECTORY)\b", output), path
         for option in command.params:
             assert not isinstance(option, click.Option) or option.help, (path, option.opts)
         if isinstance(command, click.Group):
-            assert "..." not in told.partition("Commands:")[2], path
+            assert "..." not in output.partition("Commands:")[2], path
 
 
 def test_a_refusal_is_said_without_the_request(shell: Shell) -> None:

@@ -271,7 +271,7 @@ def use_decision_log(folder: Path) -> list[int]:
 def main(system: str, url: str, folder: str) -> None:
     ssl.create_default_context()  # Python's own modules are as they are here
     syncs = SYSTEMS[system]()
-    told = {
+    fields = {
         "blocking": [str(each) for each in use_the_blocking_face(url)],
         "asyncio": asyncio.run(use_the_asyncio_face(url)),
         "two_phase": use_two_phase_commit(url, Path(folder) / "transactions"),
@@ -280,7 +280,7 @@ def main(system: str, url: str, folder: str) -> None:
         "loaded": sorted({name.partition(".")[0] for name in sys.modules}),
         "ours": sorted(name for name in sys.modules if name.startswith("postroom.")),
     }
-    print(json.dumps(told))
+    print(json.dumps(fields))
 
 
 def command(system: str, arguments: list[str]) -> None:

@@ -62,14 +62,14 @@ def loaded_with(module: str) -> tuple[list[str], set[str]]:
 def test_the_client_works_where_much_is_missing(system: str, tmp_path: Path) -> None:
     with BrokerThread() as broker:
         output = in_a_process("-m", "tests.client.other_system", system, broker.url, str(tmp_path))
-    told: dict[str, Any] = json.loads(output)
-    assert told["blocking"] == ["hello", str(b"\r\n\n\x1a")]
-    assert told["asyncio"] == ["a", "b"]
-    assert told["two_phase"]["pairs"] == 4 and told["two_phase"]["recovered"] == 0
-    assert "in use by another transaction manager" in told["two_phase"]["refused"]
-    assert told["decided"] == [0, 1, 2]
-    assert rooms(told["ours"]) == ROOMS and not set(told["loaded"]) & set(NOT_INSTALLED)
-    syncs = told["syncs"]
+    fields: dict[str, Any] = json.loads(output)
+    assert fields["blocking"] == ["hello", str(b"\r\n\n\x1a")]
+    assert fields["asyncio"] == ["a", "b"]
+    assert fields["two_phase"]["pairs"] == 4 and fields["two_phase"]["recovered"] == 0
+    assert "in use by another transaction manager" in fields["two_phase"]["refused"]
+    assert fields["decided"] == [0, 1, 2]
+    assert rooms(fields["ours"]) == ROOMS and not set(fields["loaded"]) & set(NOT_INSTALLED)
+    syncs = fields["syncs"]
     if system == "windows":
         # Each of the six openings writes the file anew: a sync, then the move. Each decision is a sync.
         assert syncs.count("move") == 6 and "move" not in syncs[:1]

@@ -72,19 +72,19 @@ class BrokerProcess:
 
     def _await_ready(self) -> None:
         assert self._process is not None and self._process.stdout is not None
-        said: list[str] = []
+        lines: list[str] = []
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             end = time.monotonic() + START_S
             while selector.select(max(end - time.monotonic(), 0)):
                 line = self._process.stdout.readline()
-                said.append(line)
+                lines.append(line)
                 if READY.search(line):
                     return
                 if not line:
                     break
         raise RuntimeError(
-            f"the broker is not ready; it said {said}; its log: {self._log.read_text()[-4000:]}"
+            f"the broker is not ready; it said {lines}; its log: {self._log.read_text()[-4000:]}"
         )
 
     def kill(self) -> None:

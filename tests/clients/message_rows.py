@@ -25,8 +25,8 @@ def rows_in(broker: BrokerProcess, queue: str, count: int) -> list[dict[str, Any
     options = read_tap_options({"path": str(broker.folder), "queues": queue})
     deadline = time.monotonic() + WAIT_S
     while True:
-        look = place.look()
-        slices = plan(place, look, 1, look.durable_through, 1 << 20)
+        snapshot = place.snapshot()
+        slices = plan(place, snapshot, 1, snapshot.durable_through, 1 << 20)
         batches = [batch for piece in slices for batch in rows_of(piece, MESSAGES_SCHEMA, options)]
         rows = pa.Table.from_batches(batches, MESSAGES_SCHEMA).to_pylist()
         if len(rows) >= count:

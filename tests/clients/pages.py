@@ -94,6 +94,6 @@ def fates(broker: BrokerProcess) -> dict[str, dict[str, int]]:
         str(broker.folder),
         "--json",
     ]
-    told: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    counts = {queue["queue"]: {**queue["outcomes"], **queue["states"]} for queue in told["queues"]}
+    fields: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    counts = {queue["queue"]: {**queue["outcomes"], **queue["states"]} for queue in fields["queues"]}
     return {name: fate for name, fate in counts.items() if fate and not name.startswith("postroom.dynamic.")}

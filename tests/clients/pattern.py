@@ -22,7 +22,7 @@ def data_from_json(spec: dict[str, Any]) -> bytes:
 
 def data_to_json(data: bytes) -> dict[str, Any]:
     """What a driver tells of a received data body; the hexadecimal text only when it is short."""
-    told: dict[str, Any] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    fields: dict[str, Any] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     if len(data) <= HEX_BYTES:
-        told["hex"] = data.hex()
-    return told
+        fields["hex"] = data.hex()
+    return fields

@@ -152,14 +152,14 @@ def body_from_json(kind: str, value: Any) -> object:
 def from_message(message: Message) -> dict[str, Any]:
     """The JSON form of a received message; absent fields are left out."""
     names = {**{name: name for name in (*SAME_NAME, *RECEIVED_ONLY)}, **OTHER_NAME}
-    told = {name: getattr(message, attribute) for name, attribute in names.items()}
-    told["user_id"] = message.user_id.hex() if message.user_id is not None else None
-    told["message_id"] = id_to_json(message.message_id)
-    told["correlation_id"] = id_to_json(message.correlation_id)
+    fields = {name: getattr(message, attribute) for name, attribute in names.items()}
+    fields["user_id"] = message.user_id.hex() if message.user_id is not None else None
+    fields["message_id"] = id_to_json(message.message_id)
+    fields["correlation_id"] = id_to_json(message.correlation_id)
     for name in ("properties", "annotations"):
-        told[name] = [[key, from_postroom(value)] for key, value in getattr(message, name).items()] or None
-    told = {name: value for name, value in told.items() if value is not None}
-    return {**told, "body": body_to_json(message)}
+        fields[name] = [[key, from_postroom(value)] for key, value in getattr(message, name).items()] or None
+    fields = {name: value for name, value in fields.items() if value is not None}
+    return {**fields, "body": body_to_json(message)}
 
 
 def id_to_json(value: object) -> dict[str, Any] | None:
@@ -278,7 +278,7 @@ def settle(consumer: MessageConsumer, message: Message, outcome: str | dict[str,
 def answer(driver: Driver, line: str) -> dict[str, Any]:
     command = json.loads(line)
     try:
-        told: dict[str, Any] = getattr(driver, command["op"])(command)
+        fields: dict[str, Any] = getattr(driver, command["op"])(command)
     except JMSException as error:
         return {
             "error": {
@@ -287,7 +287,7 @@ def answer(driver: Driver, line: str) -> dict[str, Any]:
                 "description": error.description,
             }
         }
-    return told
+    return fields
 
 
 def main() -> None:

@@ -177,27 +177,29 @@ def set_body(message: proton.Message, body: dict[str, Any]) -> None:
 
 def from_message(message: proton.Message) -> dict[str, Any]:
     """The JSON form of a received message; fields that are absent or empty are left out."""
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, attribute in PLAIN_FIELDS.items():
         value = getattr(message, attribute)
         if value not in ABSENT and (name, value) != ("group_sequence", 0):
-            told[name] = value
+            fields[name] = value
     for name, attribute in SECONDS_FIELDS.items():
         value = getattr(message, attribute)
         if value:
-            told[name] = round(value * MS_A_SECOND)
+            fields[name] = round(value * MS_A_SECOND)
     if message.user_id:
-        told["user_id"] = message.user_id.hex()
+        fields["user_id"] = message.user_id.hex()
     if message.id is not None:
-        told["message_id"] = id_to_json(message.id)
+        fields["message_id"] = id_to_json(message.id)
     if message.correlation_id is not None:
-        told["correlation_id"] = id_to_json(message.correlation_id)
+        fields["correlation_id"] = id_to_json(message.correlation_id)
     if message.properties:
-        told["properties"] = [[name, from_proton(value)] for name, value in message.properties.items()]
+        fields["properties"] = [[name, from_proton(value)] for name, value in message.properties.items()]
     if message.annotations:
-        told["annotations"] = [[str(name), from_proton(value)] for name, value in message.annotations.items()]
-    told["body"] = body_to_json(message)
-    return told
+        fields["annotations"] = [
+            [str(name), from_proton(value)] for name, value in message.annotations.items()
+        ]
+    fields["body"] = body_to_json(message)
+    return fields
 
 
 def id_to_json(value: Any) -> dict[str, Any]:
@@ -250,11 +252,11 @@ class Sending:
 
     def outcome(self, delivery: proton.Delivery) -> None:
         index = self.in_flight.pop(delivery)
-        told: dict[str, Any] = {"state": OUTCOMES.get(delivery.remote_state, str(delivery.remote_state))}
+        fields: dict[str, Any] = {"state": OUTCOMES.get(delivery.remote_state, str(delivery.remote_state))}
         condition = delivery.remote.condition
         if condition is not None:
-            told.update(condition=condition.name, description=condition.description)
-        self.outcomes[index] = told
+            fields.update(condition=condition.name, description=condition.description)
+        self.outcomes[index] = fields
         delivery.settle()
 
     def lost(self) -> None:
@@ -500,10 +502,10 @@ def answer(driver: Driver, line: str) -> dict[str, Any]:
     try:
         return getattr(driver, command["op"])(command)
     except DriverError as error:
-        told = {"type": "DriverError", "condition": error.condition, "description": error.description}
+        fields = {"type": "DriverError", "condition": error.condition, "description": error.description}
     except proton.ProtonException as error:
-        told = {"type": type(error).__name__, "condition": None, "description": str(error)}
-    return {"error": told}
+        fields = {"type": type(error).__name__, "condition": None, "description": str(error)}
+    return {"error": fields}
 
 
 def main() -> None:

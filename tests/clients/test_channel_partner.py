@@ -56,9 +56,9 @@ def partner(broker: BrokerProcess, *arguments: str) -> dict[str, Any]:
     command = ["node", "channel.js", str(broker.port), *arguments]
     done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False, timeout=RUN_S)
     assert done.stdout, done.stderr
-    said = json.loads(done.stdout)
-    assert isinstance(said, dict)
-    return said
+    output = json.loads(done.stdout)
+    assert isinstance(output, dict)
+    return output
 
 
 def url(broker: BrokerProcess) -> str:

@@ -23,13 +23,13 @@ pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 def ledger_stats(data: Path) -> dict[str, dict[str, int]]:
     """Fates by queue, as ``postroom ledger stats`` counts them."""
     command = [sys.executable, "-m", "postroom.cli", "ledger", "stats", "--data", str(data), "--json"]
-    told: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    fields: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     return {
         queue["queue"]: {
             **queue["outcomes"],
             **({"held": held} if (held := sum(queue["states"].values())) else {}),
         }
-        for queue in told["queues"]
+        for queue in fields["queues"]
     }
 
 

@@ -53,8 +53,8 @@ def test_every_simple_type_is_told_as_an_application_property(
         queue, {"durable": True, "properties": properties, "body": {"value": {"string": "ä"}}}
     )
     (row,) = rows_in(broker, queue, 1)
-    told = {key: (entry["type"], entry["value"]) for key, entry in row["application_properties"]}
-    assert told == {name: expected(case) for name, case in properties}
+    fields = {key: (entry["type"], entry["value"]) for key, entry in row["application_properties"]}
+    assert fields == {name: expected(case) for name, case in properties}
     assert (row["body_type"], row["text"], row["jms_type"]) == ("string", "ä", "text")
 
 
@@ -119,9 +119,9 @@ def test_header_and_properties_are_told(client: Client, broker: BrokerProcess, q
 KINDS = [(name, message, told.split()[0]) for name, message, told in SENT if "Message" in told.split()[0]]
 
 
-@pytest.mark.parametrize(("name", "message", "told"), KINDS, ids=[name for name, *_ in KINDS])
-def test_the_jms_type_is_what_qpid_jms_says_of_the_message(name: str, message: Message, told: str) -> None:
+@pytest.mark.parametrize(("name", "message", "text"), KINDS, ids=[name for name, *_ in KINDS])
+def test_the_jms_type_is_what_qpid_jms_says_of_the_message(name: str, message: Message, text: str) -> None:
     """What it says is checked with Qpid JMS itself where these messages are sent to it."""
     schema = pa.schema([MESSAGES_SCHEMA.field("jms_type")])
     (row,) = decode(stored([encode_message(message)]), events(1), schema).to_pylist()
-    assert row["jms_type"] == (told.removesuffix("Message").lower() or "message")
+    assert row["jms_type"] == (text.removesuffix("Message").lower() or "message")

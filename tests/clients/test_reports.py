@@ -46,8 +46,8 @@ def asking(**options: int) -> dict[str, Any]:
 
 def told(message: dict[str, Any]) -> tuple[str, str]:
     """Kind and feedback of a report."""
-    said = dict(message["properties"])
-    return said["JMS_IBM_MsgType"]["int"], said["JMS_IBM_Feedback"]["int"]
+    fields = dict(message["properties"])
+    return fields["JMS_IBM_MsgType"]["int"], fields["JMS_IBM_Feedback"]["int"]
 
 
 def test_arrival_and_delivery_are_confirmed(client: Client) -> None:

@@ -70,11 +70,11 @@ def test_everything_that_a_message_says(
     given: dict[str, Any],
 ) -> None:
     """Sent by Proton, which can say all of it."""
-    said: dict[str, Any] = {"message_id": given, "correlation_id": given, "reply_to": "answers"}
-    said |= {"subject": "s", "priority": 7, "group_id": "g", "group_sequence": 3, "ttl_ms": 3_600_000}
-    said |= {"content_encoding": "gzip", "reply_to_group_id": "r", "user_id": "00ff"}
-    said |= {"content_type": "image/png", "annotations": [["x-opt-some", {"int": "7"}]]}
-    said |= {"to": "somewhere", "absolute_expiry_time_ms": 4_102_444_800_000}
-    message = {"durable": True, "body": {"data": {"hex": "00ff"}}, **said}
+    fields: dict[str, Any] = {"message_id": given, "correlation_id": given, "reply_to": "answers"}
+    fields |= {"subject": "s", "priority": 7, "group_id": "g", "group_sequence": 3, "ttl_ms": 3_600_000}
+    fields |= {"content_encoding": "gzip", "reply_to_group_id": "r", "user_id": "00ff"}
+    fields |= {"content_type": "image/png", "annotations": [["x-opt-some", {"int": "7"}]]}
+    fields |= {"to": "somewhere", "absolute_expiry_time_ms": 4_102_444_800_000}
+    message = {"durable": True, "body": {"data": {"hex": "00ff"}}, **fields}
     connected("proton").send_accepted(queue, message)
     check(client, broker, queue, 1, tmp_path)

@@ -67,7 +67,7 @@ def test_the_tutorial_does_what_it_says(own_broker: BrokerProcess) -> None:
         assert "ConnectionError: the warehouse doesn't answer" in worker.stderr.read()
         assert worker.wait(RUN_S) == 0
     letter = json.loads(command(own_broker, "browse orders.dead --json"))
-    said = [letter["annotations"][f"x-opt-dead-letter-{name}"] for name in ("description", "queue")]
-    assert said == ["there are none", "orders"]
+    annotation = [letter["annotations"][f"x-opt-dead-letter-{name}"] for name in ("description", "queue")]
+    assert annotation == ["there are none", "orders"]
     assert command(own_broker, get_dead[0]) == get_dead[1]
     assert command(own_broker, "browse orders --json") == ""

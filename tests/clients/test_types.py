@@ -27,11 +27,11 @@ def test_every_type_survives_as_a_body(
     cases = travelling(CASES, sender, receiver)
     connected(sender).send_accepted(queue, *({"body": case.body} for case in cases))
     messages = connected(receiver).receive(queue, len(cases))
-    told = dict(zip((case.name for case in cases), (message["body"] for message in messages), strict=True))
+    fields = dict(zip((case.name for case in cases), (message["body"] for message in messages), strict=True))
     changed = {
-        case.name: (case.body, told[case.name])
+        case.name: (case.body, fields[case.name])
         for case in cases
-        if not received_as_sent(case.body, told[case.name])
+        if not received_as_sent(case.body, fields[case.name])
     }
     assert changed == {}
 

@@ -95,9 +95,9 @@ def test_a_full_volume_is_told_and_heals(volume: Path, serve: Serve) -> None:
     take(connection, first, body)
     again = fill(connection, body)
     assert again > first // 2
-    said = process.said()
-    assert said.count(" alarm name=disk-short") == said.count(" alarm-over name=disk-short") + 1 >= 2
-    assert " alarm name=puts-refused" in said and "cure=" in said
+    output = process.said()
+    assert output.count(" alarm name=disk-short") == output.count(" alarm-over name=disk-short") + 1 >= 2
+    assert " alarm name=puts-refused" in output and "cure=" in output
     connection.close()
     process.end(signal.SIGKILL)
     process = serve(volume)

@@ -16,8 +16,8 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.reading.body_reader import BodyState, check_bodies
 from postroom.ledger.reading.message_image import decode_messages
 from postroom.ledger.reading.reader import LedgerReader
-from postroom.server.http.shelf import Shelf
-from postroom.spark.audit.ledgers import look
+from postroom.server.http.ledger_view import LedgerView
+from postroom.spark.audit.ledgers import inspect_ledgers
 from postroom.spark.export.parquet import Export, ExportOptions
 from postroom.spark.places.uris import place_of
 from tests.damage.excuses import Excuse
@@ -69,23 +69,29 @@ def verify_bodies(folder: Path, specimen: Specimen) -> Given:
 
 def _verified(folder: Path, *options: str) -> Given:
     result = CliRunner().invoke(ledger, ["verify", "--data", str(folder), "--json", *options])
-    told = json.loads(result.stdout)
-    errors = [each for each in told["findings"] if each["severity"] == "error"]
-    assert (result.exit_code == EXIT_DAMAGED) == bool(errors) == (not told["is_whole"])
+    output = json.loads(result.stdout)
+    errors = [each for each in output["findings"] if each["severity"] == "error"]
+    assert (result.exit_code == EXIT_DAMAGED) == bool(errors) == (not output["is_whole"])
     if errors:
         raise Refused(f"{errors[0]['where']}: {errors[0]['what']}")
-    warnings = sum(each["severity"] == "warning" for each in told["findings"])
-    return warnings, told["records"], told["bodies_checked"], told["first_position"], told["durable_through"]
+    warnings = sum(each["severity"] == "warning" for each in output["findings"])
+    return (
+        warnings,
+        output["records"],
+        output["bodies_checked"],
+        output["first_position"],
+        output["durable_through"],
+    )
 
 
 def audit(folder: Path, specimen: Specimen) -> Given:
     """`postroom audit --data`: what it reads where it refuses nothing. The same events and the same opening
     have the same verdict."""
-    (one,) = look([str(folder)])
-    assert one.told is not None
+    (one,) = inspect_ledgers([str(folder)])
+    assert one.checkpoint is not None
     events = events_of(one.place, one.second.first_position, one.second.durable_through)
     cut = replace(one.cut, name="", uri="")
-    return cut, one.told.totals, one.told.position, events.to_pylist()
+    return cut, one.checkpoint.totals, one.checkpoint.position, events.to_pylist()
 
 
 def pipeline(folder: Path, specimen: Specimen) -> Given:
@@ -104,15 +110,15 @@ def export(folder: Path, specimen: Specimen) -> Given:
 def http(folder: Path, specimen: Specimen) -> Given:
     """What the broker shows over HTTP of a folder that is damaged while it runs: the look, all records and
     all messages. Its own start refuses as `serve` does."""
-    shelf = Shelf(folder, lambda: specimen_end(specimen))
-    shown = shelf.look()
+    ledger_view = LedgerView(folder, lambda: specimen_end(specimen))
+    shown = ledger_view.current()
     at, parts = shown.segments[0].first_position, []
     while at <= shown.durable_through:
-        last, some = shelf.records(at, shown.durable_through, 1 << 20)
+        last, some = ledger_view.records(at, shown.durable_through, 1 << 20)
         parts.append(b"".join(bytes(part) for part in some))
         at = last + 1
     serials = np.array(sorted({serial for serial, _ in specimen.snapshot.entries}), np.uint64)
-    data = b"".join(bytes(part) for part in shelf.messages(serials, True, 1 << 30))
+    data = b"".join(bytes(part) for part in ledger_view.messages(serials, True, 1 << 30))
     return parts, [(str(one["segments"]), one["durable_through"]) for one in [shown.as_json()]], _read(data)
 
 
@@ -158,8 +164,8 @@ def is_as_good(reader: str, excuse: Excuse, given: Given, control: Given) -> boo
     if reader == "serve":
         return given == control or (given == TOLD_WHEN_READ and excuse is Excuse.UNREAD)
     if reader == "http":
-        told = zip(given[2], control[2], strict=True)
-        return bool(given[:2] == control[:2] and all(body in (None, known) for body, known in told))
+        bodies = zip(given[2], control[2], strict=True)
+        return bool(given[:2] == control[:2] and all(body in (None, known) for body, known in bodies))
     if reader == "audit" and excuse is Excuse.SPARE:
         return bool(given[-1] == control[-1])
     if reader == "pipeline" and excuse is Excuse.SPARE:

@@ -104,9 +104,9 @@ def test_every_step_of_a_way_is_there(room: str, name: str) -> None:
 def test_modules_named_in_the_page_s_text_are_there() -> None:
     text = re.sub(r"^\|.*$", "", PAGE.read_text(), flags=re.M)
     rooms = [f"{package}/{one.name}" for package in architecture.packages() for one in room_list(package)]
-    said = [span for span in spans(text) if "." in span and re.fullmatch(r"[a-z_]+\.[\w.]+", span)]
-    assert said
-    for span in said:
+    names = [span for span in spans(text) if "." in span and re.fullmatch(r"[a-z_]+\.[\w.]+", span)]
+    assert names
+    for span in names:
         assert any(is_there(room, span) for room in rooms), f"{span} is nowhere"
 
 
@@ -162,8 +162,8 @@ TOP = {path.name for path in ROOT.iterdir()}
 
 
 def test_the_house_names_every_package_with_rooms() -> None:
-    told = {spans(row[0])[0]: row[1] for row in cells(CONTRIBUTING, "package")}
+    fields = {spans(row[0])[0]: row[1] for row in cells(CONTRIBUTING, "package")}
     for package in architecture.packages():
         folders = [one.name for one in room_list(package) if one.is_folder]
-        missing = [name for name in folders if f"`{name}`" not in told.get(package, "")]
-        assert not missing or package not in told, f"{package}: {missing}"
+        missing = [name for name in folders if f"`{name}`" not in fields.get(package, "")]
+        assert not missing or package not in fields, f"{package}: {missing}"

@@ -164,9 +164,9 @@ class Walk:
             )  # fmt: skip
         self._brokers[step.text] = broker
         assert broker.stdout is not None
-        said = [broker.stdout.readline().rstrip("\n") for _ in step.printed or [""]]
-        assert said[0].startswith("listening on "), (self._folder / "log").read_text()
-        assert self._is_said(step, said), f"{step.text} said {said}"
+        output = [broker.stdout.readline().rstrip("\n") for _ in step.printed or [""]]
+        assert output[0].startswith("listening on "), (self._folder / "log").read_text()
+        assert self._is_said(step, output), f"{step.text} said {output}"
 
     def _compare(self, step: Step) -> None:
         until = time.monotonic() + PATIENCE_S
@@ -174,8 +174,8 @@ class Walk:
         while not self._is_said(step, said) and step.text.startswith(LOOKING) and time.monotonic() < until:
             time.sleep(AGAIN_S)
             said = self._said(step)
-        told = "\n".join(said)
-        assert self._is_said(step, said), f"$ {step.text}\nprinted\n{told}\ninstead of\n" + "\n".join(
+        text = "\n".join(said)
+        assert self._is_said(step, said), f"$ {step.text}\nprinted\n{text}\ninstead of\n" + "\n".join(
             step.printed
         )
 

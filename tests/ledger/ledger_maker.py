@@ -128,7 +128,7 @@ class LedgerMaker:
         self._tick().record(RecordType.HOLDER_OPENED, 0, 0, number, kind, 0, json.dumps(detail).encode())
 
     def holder_closed(self, number: int, kind: int = H.CONSUMER) -> None:
-        """He is no more."""
+        """It is no more."""
         self._tick().record(RecordType.HOLDER_CLOSED, 0, 0, number, kind, 0, b"")
 
     def channel(self, number: int, **definition: str) -> None:

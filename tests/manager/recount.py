@@ -158,10 +158,10 @@ def _check_tapped(world: LedgerWorld) -> None:
 def _check_totals(world: LedgerWorld, arrived: Counter[int], ended: Counter[tuple[int, int]]) -> None:
     """Totals by queue, those of deleted queues together as queue 0."""
     queues = world.manager.core.destinations
-    told = {row.queue: row for row in world.recover().totals}
+    fields = {row.queue: row for row in world.recover().totals}
     for id in {*queues, 0}:
         ours = {id} if id else set(arrived) - set(queues)
-        row = told.get(id)
+        row = fields.get(id)
         assert sum(arrived[one] for one in ours) == (row.arrived if row is not None else 0), id
         for outcome in Outcome:
             if outcome != Outcome.NONE:

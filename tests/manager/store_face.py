@@ -84,9 +84,9 @@ class StoreFace:
     def queue(self) -> Queue:
         return self.world.manager.queue(self.name)
 
-    def begin(self, request: StoreRequest, asked: Asked) -> Asked:
+    def begin(self, request: StoreRequest, requested: Asked) -> Asked:
         self.world.manager.ask_store(request, self.world.now_us)
-        return asked
+        return requested
 
     def _do(self, request: StoreRequest) -> StoreAnswer:
         target = request.target
@@ -120,9 +120,9 @@ class StoreFace:
         return _only(self._do(Get(self.queue, Asked(), a_filter(**wanted), confirm, 0)))
 
     def wait(self, timeout_ms: int, confirm: int = 0, **wanted: Any) -> Asked:
-        asked = Asked()
+        asker = Asked()
         until_us = self.world.now_us + timeout_ms * MS
-        return self.begin(Get(self.queue, asked, a_filter(**wanted), confirm, until_us), asked)
+        return self.begin(Get(self.queue, asker, a_filter(**wanted), confirm, until_us), asker)
 
     def confirm_get(self, uid: Uid, confirm: int = 0) -> int:
         return int(self._do(ConfirmGet(self.queue, Asked(), a_filter(uid), confirm)).count)
@@ -168,11 +168,11 @@ class StoreFace:
         self._do(Delete(self.queue, Asked(), a_filter(uid, lock=lock)))
 
     def listen(self, position: int, timeout_ms: int = 0, **wanted: Any) -> Asked:
-        asked = Asked()
+        asker = Asked()
         until_us = self.world.now_us + timeout_ms * MS if timeout_ms else 0
-        self.begin(Listen(self.queue, asked, a_filter(**wanted), position, until_us), asked)
+        self.begin(Listen(self.queue, asker, a_filter(**wanted), position, until_us), asker)
         self.world.turn()
-        return asked
+        return asker
 
 
 def told(answer: StoreAnswer) -> list[tuple[Uid, bytes]]:

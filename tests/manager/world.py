@@ -7,7 +7,7 @@ import numpy as np
 from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
 from postroom.ledger.format.block import BlockBuilder
 from postroom.ledger.format.records import ARRIVAL, TRANSITION, RecordType
-from postroom.ledger.reading.hashing import hash_id
+from postroom.ledger.reading.message_id_hash import hash_id
 from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.manager.kernel.consumer import Consumer, Producer
 from postroom.manager.kernel.effects import Delivery, Effects, IdRead, Sink

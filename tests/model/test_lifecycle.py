@@ -151,7 +151,7 @@ def test_the_holder_table_and_the_cells_agree(holder: HolderKind) -> None:
 
 
 def test_who_decides_for_what_was_put_is_transactional() -> None:
-    """Whoever may put something under himself is a transaction or branch, or confirms by its unique id."""
+    """Whatever puts under its own name is a transaction or branch, or confirms by its unique id."""
     putters = {kind for state, kind in EXISTING if state == State.PUT_UNCONFIRMED} - {HolderKind.CONFIRM_ID}
     assert {kind for kind, rule in HOLDERS.items() if rule.transactional} == putters
 

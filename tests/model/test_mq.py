@@ -49,10 +49,10 @@ def test_the_three_masks_share_out_the_word() -> None:
 def test_a_family_is_compared_under_its_mask(mask: int, word: int) -> None:
     values = [0, *(int(value) for value in FAMILIES[mask])]
     if word & mask in values:
-        assert mq.asked(word, mask) == list(Data)[values.index(word & mask)]
+        assert mq.requested_data(word, mask) == list(Data)[values.index(word & mask)]
     else:
         with pytest.raises(ValueError, match="not a valid Data"):
-            mq.asked(word, mask)
+            mq.requested_data(word, mask)
 
 
 def test_what_may_pass_by_itself_is_transient() -> None:

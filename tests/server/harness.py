@@ -17,7 +17,7 @@ from postroom.server.assembly import define_queues, manager_options
 from postroom.server.clock import wall_us
 from postroom.server.configuration.config import Config, LimitsConfig, ListenConfig, QueueConfig
 from postroom.server.connection.broker import Broker
-from postroom.server.http.opening import Http
+from postroom.server.http.http_service import Http
 from postroom.server.listening.listeners import Listener
 from postroom.server.listening.service import Service, ServiceLedger
 from postroom.server.start import make_broker, open_ledger

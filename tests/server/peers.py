@@ -94,11 +94,11 @@ class RawPeer(_Peer):
         decoder = FrameDecoder(1 << 20)
         decoder.feed(self.received)
         decoder.read_protocol_header()
-        said = []
+        performatives = []
         while decoder.next():
             if not decoder.is_empty:
-                said.append(decoder.performative())
-        return said
+                performatives.append(decoder.performative())
+        return performatives
 
     def close_condition(self) -> str:
         """The condition of the broker's close."""

@@ -216,9 +216,9 @@ def test_a_checkpoint_that_says_more_is_refused(
         world.maintain()
     (tmp_path / "ledger").mkdir()
     world.write_out(tmp_path / "ledger")
-    told = {
+    fields = {
         "section": "the section 'novel' of its checkpoint is unknown here",
         "definition": "record type 99 is unknown here",
         "version": f".checkpoint: format version {NEWER};",
     }
-    assert told[what] in refused(tmp_path / "ledger")
+    assert fields[what] in refused(tmp_path / "ledger")

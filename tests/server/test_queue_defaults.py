@@ -250,9 +250,9 @@ def test_a_poison_message_ends_on_the_dead_letter_queue(
     fail(connection.create_session(mode, recover=RecoverMode.BROKER))
     dead = asking.create_consumer(DEAD).receive(20)
     assert dead is not None and dead.body == "bad"
-    told = dead.annotations
-    assert told["x-opt-dead-letter-reason"] == "postroom:redelivery-limit-exceeded"
-    assert told["x-opt-dead-letter-queue"] == "work"
+    annotation = dead.annotations
+    assert annotation["x-opt-dead-letter-reason"] == "postroom:redelivery-limit-exceeded"
+    assert annotation["x-opt-dead-letter-queue"] == "work"
     failed = [line for line in lines_of(folder, "work") if line.get("failure_delta")]
     waits = [to_ms(line["due"]) - to_ms(line["time"]) for line in failed]
     assert waits == DELAYS_MS
@@ -446,7 +446,7 @@ def test_discards_of_very_many_queues_are_told_together(discards: Heard) -> None
     for number in range(MAX_QUEUES + 5):
         log.note(discarded(**{f"q{number}": 1}), 1)
     assert len(discards.fields) == MAX_QUEUES + 1
-    log.tell_all()
+    log.log_all()
     assert [(each["queue"], each["count"]) for each in discards.fields[MAX_QUEUES:]] == [
         (OTHERS, 1),
         (OTHERS, 4),

@@ -114,15 +114,15 @@ class Controller:
         assert isinstance(state, Declared), state
         return bytes(state.txn_id)
 
-    def start_refused(self, asked: object) -> int:
+    def start_refused(self, given: object) -> int:
         """The code with which a start is refused."""
-        code = self.ask_start(asked)
+        code = self.ask_start(given)
         assert code is not None, "it was not refused"
         return code
 
-    def ask_start(self, asked: object) -> int | None:
+    def ask_start(self, given: object) -> int | None:
         """The code with which a start is refused; None where it isn't."""
-        state = self.ask(Declare(asked))
+        state = self.ask(Declare(given))
         if isinstance(state, Declared):
             return None
         assert isinstance(state, Rejected) and state.error is not None, state
@@ -138,10 +138,10 @@ class Controller:
         """The answer of the management node to a request on this session."""
         requests = self._requests or self._attach_management()
         self.peer.forget()
-        said: dict[str, object] = {"operation": operation, "type": kind, **properties}
+        fields: dict[str, object] = {"operation": operation, "type": kind, **properties}
         message = Message(
             properties=Properties(message_id="m", reply_to=self._prefix),
-            application_properties=said,
+            application_properties=fields,
             body=Value(body),
         )
         requests.send(message.encode(), self.tag(), True)

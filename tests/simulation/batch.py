@@ -1,6 +1,6 @@
-"""What a user of the message store holds under one confirm id, as far as he can know.
+"""What a user of the message store holds under one confirm id, as far as it can know.
 
-He asks for one thing at a time. An answer tells what happened; a connection or process that goes takes it
+It asks for one thing at a time. An answer tells what happened; a connection or process that goes takes it
 away, and then there are two possible worlds, between which a later answer decides. Confirm ids and locks, and
 what they hold, survive both.
 """

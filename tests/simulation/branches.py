@@ -208,10 +208,10 @@ class Brancher(Manager):
 
     def say(self, verb: str, log: BranchLog | None, flags: XaFlag) -> None:
         self.verb, self.about = verb, log
-        asked: dict[str, object] = {"flags": UInt(flags)} if verb in ("END", "COMMIT", "RECOVER") else {}
+        fields: dict[str, object] = {"flags": UInt(flags)} if verb in ("END", "COMMIT", "RECOVER") else {}
         if log is not None:
-            asked["xid"] = asked["name"] = str(log.xid)
-        self.ask(verb, BRANCH_TYPE, asked)
+            fields["xid"] = fields["name"] = str(log.xid)
+        self.ask(verb, BRANCH_TYPE, fields)
 
     # What is answered.
 

@@ -278,7 +278,7 @@ class Oracle:
         return fate
 
     def taken(self, id: int, queue: str, now_us: int, by: str) -> Fate:
-        """``by`` was given message ``id`` for himself."""
+        """``by`` was given message ``id`` for its own."""
         fate = self.seen(id, queue, now_us)
         if queue not in (fate.queue, self.dead_letter_queue, *fate.may_be_on):
             raise Broken(f"message {id} was given to {by} from {queue}, and had been moved from there")

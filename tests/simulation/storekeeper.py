@@ -16,7 +16,7 @@ MOST = 6
 
 
 class Storekeeper(Manager):
-    """Works on a batch; when he has gone, another takes it up where it is."""
+    """Works on a batch; when it has gone, another takes it up where it is."""
 
     def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
         super().__init__(world, name, binding)

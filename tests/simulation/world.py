@@ -506,7 +506,7 @@ class World:
         self.broker.on_time(self.now_us)
 
     def check_subscribers(self) -> None:
-        """Everybody else goes, whoever subscribes takes everything: all that was for him must have come."""
+        """Everybody else goes, whoever subscribes takes everything: all that was for it must have come."""
         for other in [actor for actor in self.actors if not isinstance(actor, Subscriber)]:
             self.drop(other)
         greedy = [actor for actor in self.actors if isinstance(actor, Subscriber)]

@@ -20,8 +20,8 @@ from postroom.spark.tables.range import Range
 def events_of(folder: Path) -> pa.Table:
     """Every durable event of a ledger."""
     place = place_of(str(folder))
-    look = place.look()
-    slices = plan(place, look, look.first_position, look.durable_through, 1_000_000)
+    snapshot = place.snapshot()
+    slices = plan(place, snapshot, snapshot.first_position, snapshot.durable_through, 1_000_000)
     batches = [batch for slice in slices for batch in read_events(slice)]
     return pa.Table.from_batches(batches, EVENTS_SCHEMA)
 

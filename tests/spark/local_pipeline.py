@@ -11,10 +11,10 @@ from postroom.spark.ledger_source.record_batches import read_events, read_openin
 from postroom.spark.pipeline.batches import BatchDone
 from postroom.spark.pipeline.derived import derive
 from postroom.spark.pipeline.engine import HereEngine
+from postroom.spark.pipeline.open_rows import can_settle, settle
 from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, PipelineOptions, Upkeep
 from postroom.spark.pipeline.pipeline import Pipeline
-from postroom.spark.pipeline.settle import can_settle, settle
-from postroom.spark.pipeline.work import work
+from postroom.spark.pipeline.slice_files import write_slice
 from postroom.spark.places.place import Slice
 from postroom.spark.places.slices import plan
 from postroom.spark.places.uris import place_of
@@ -42,7 +42,7 @@ def options(tables: Path, *data: Path, **more: Any) -> PipelineOptions:
 def piped(tables: Path, *data: Path, **more: Any) -> Pipeline:
     """A pipeline that has looked at its ledgers."""
     pipeline = Pipeline(options(tables, *data, **more), ENGINE)
-    pipeline.look()
+    pipeline.refresh()
     return pipeline
 
 
@@ -51,8 +51,8 @@ def slices(pipeline: Pipeline, records: int) -> list[Slice]:
     found = []
     for ledger_id, seen in sorted(pipeline.seen.items()):
         start = pipeline.starts().get(ledger_id)
-        first = start.position + 1 if start else seen.look.first_position
-        found += plan(seen.place, seen.look, first, seen.look.durable_through, records)
+        first = start.position + 1 if start else seen.snapshot.first_position
+        found += plan(seen.place, seen.snapshot, first, seen.snapshot.durable_through, records)
     return found
 
 
@@ -73,16 +73,16 @@ def read_all(tables: Path, *data: Path, records: int = 7, **more: Any) -> Pipeli
 def settle_all(pipeline: Pipeline) -> None:
     """Settle every table, whatever it costs, and those made of others after them."""
     for _ in range(2):
-        settle([book for book in pipeline.books.values() if can_settle(book)], ENGINE)
-        for book in pipeline.books.values():
-            if book.definition.source != "events":
-                derive(book, pipeline.books[book.definition.source], ENGINE, SMALL_BATCH_ROWS)
+        settle([table for table in pipeline.tables.values() if can_settle(table)], ENGINE)
+        for table in pipeline.tables.values():
+            if table.definition.source != "events":
+                derive(table, pipeline.tables[table.definition.source], ENGINE, SMALL_BATCH_ROWS)
 
 
 def take(pipeline: Pipeline, some: Iterable[Slice]) -> BatchDone:
     """One batch."""
     job = pipeline.job()
-    return pipeline.take([work(slice, job) for slice in some], time.monotonic())
+    return pipeline.take([write_slice(slice, job) for slice in some], time.monotonic())
 
 
 def rows_of(tables: Where, name: str) -> list[dict[str, Any]]:
@@ -114,21 +114,21 @@ def _whole(name: str, folder: Where) -> pa.Table:
 
 def _events(folder: Where, is_folded: bool) -> pa.Table:
     place = place_of(str(folder))
-    look = place.look()
+    snapshot = place.snapshot()
     pieces = [
         batch
-        for slice in plan(place, look, look.first_position, look.durable_through, 1_000_000)
+        for slice in plan(place, snapshot, snapshot.first_position, snapshot.durable_through, 1_000_000)
         for batch in read_events(slice)
     ]
     events = apply(Policy(), pa.Table.from_batches(pieces))
-    told = read_opening(place, look)
-    if told is None:
+    opening = read_opening(place, snapshot)
+    if opening is None:
         return events
     if is_folded:
-        from postroom.spark.pipeline.work import untold
+        from postroom.spark.pipeline.slice_files import not_carried
 
-        events = untold(events, told.first_position, told.carried_through)
-    return pa.concat_tables([told.rows, events])
+        events = not_carried(events, opening.first_position, opening.carried_through)
+    return pa.concat_tables([opening.rows, events])
 
 
 def assert_whole(tables: Where, *data: Where, names: Sequence[str] = tuple(DEFINITIONS)) -> None:

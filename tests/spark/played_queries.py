@@ -91,8 +91,8 @@ class Station:
         self.start()
 
     def create(self, name: str = SUBSCRIPTION, **more: object) -> None:
-        said = {"queue": QUEUE, "window": self.window} | more
-        self.management.create(NOUN, name, said)
+        fields = {"queue": QUEUE, "window": self.window} | more
+        self.management.create(NOUN, name, fields)
 
     def send(self, count: int, priority: int = 4, durable: bool = True) -> list[str]:
         """So many messages more; their texts."""
@@ -115,8 +115,8 @@ class Station:
 
     def on_queue(self) -> int:
         """Messages on the queue, those held included."""
-        told = self.management.read("postroom.queue", QUEUE)
-        return int(told["messages_current"]) + int(told["messages_pending"])  # type: ignore[call-overload]
+        answer = self.management.read("postroom.queue", QUEUE)
+        return int(answer["messages_current"]) + int(answer["messages_pending"])  # type: ignore[call-overload]
 
 
 @contextmanager
@@ -207,10 +207,10 @@ class Played:
         files = (self.checkpoint / name).glob("*")
         return {int(path.name): json.loads(path.read_text().splitlines()[-1]) for path in files}
 
-    def _write(self, name: str, number: int, said: dict[str, Any]) -> None:
+    def _write(self, name: str, number: int, fields: dict[str, Any]) -> None:
         folder = self.checkpoint / name
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / str(number)).write_text(f"v1\n{{}}\n{json.dumps(said)}")
+        (folder / str(number)).write_text(f"v1\n{{}}\n{json.dumps(fields)}")
 
     def lose_last(self) -> None:
         """The newest entries of both logs are gone, as after a power cut."""

@@ -78,6 +78,6 @@ class Writer:
 
 def rows_of(place: Place, first: int = 1, last: int = 1 << 62, records: int = 1 << 20) -> pa.Table:
     """The events of a range as a place gives them, in order."""
-    look = place.look()
-    batches = [batch for slice in plan(place, look, first, last, records) for batch in read_events(slice)]
+    snapshot = place.snapshot()
+    batches = [batch for slice in plan(place, snapshot, first, last, records) for batch in read_events(slice)]
     return pa.Table.from_batches(batches).sort_by([("position", "ascending"), ("ordinal", "ascending")])

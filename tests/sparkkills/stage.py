@@ -98,14 +98,14 @@ class Stage:
 
     def job(self, kind: str, queue: str, **more: Any) -> Job:
         """A job of this stage's broker; its checkpoint and table are kept under the queue's name."""
-        told = {"master": LOCAL, **more}
+        fields = {"master": LOCAL, **more}
         return Job(
             kind,
             broker=self.url,
             data=str(self.broker.data),
             folder=str(self.folder / queue),
             queue=queue,
-            **told,
+            **fields,
         )
 
     def play(self, job: Job, kills: Iterable[Kill] = (), starts_again: bool = True) -> int:

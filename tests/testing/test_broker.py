@@ -86,10 +86,10 @@ def test_history_is_what_the_ledger_tells(postroom_broker: Broker, proton: Block
     receiver.receive()
     receiver.accept()
     receiver.close()
-    told = [(event.queue, event.event, event.outcome) for event in postroom_broker.history("m-1")]
-    assert told[0] == ("orders", "put", "")
-    assert ("orders", "dead_letter", "dead_lettered") in told
-    assert "dead" in [queue for queue, _, _ in told]
+    events = [(event.queue, event.event, event.outcome) for event in postroom_broker.history("m-1")]
+    assert events[0] == ("orders", "put", "")
+    assert ("orders", "dead_letter", "dead_lettered") in events
+    assert "dead" in [queue for queue, _, _ in events]
     assert postroom_broker.history(7)[-1].outcome == "consumed"
     assert str(postroom_broker.history(7)[0]).endswith("put: start → available")
     with pytest.raises(testing.UnknownMessage, match="no message with the id 'm-2'"):

@@ -334,8 +334,8 @@ async def test_decided_otherwise_while_it_was_to_commit(
         with pytest.raises(expected) if expected is not None else contextlib.nullcontext():
             async with manager.transaction(*resources) as transaction:
                 pass
-        said = [C.XA_HEURHAZ if code == C.XAER_NOTA else code for code in against]
-        assert [outcome.code for outcome in manager.heuristics()] == said
+        decided = [C.XA_HEURHAZ if code == C.XAER_NOTA else code for code in against]
+        assert [outcome.code for outcome in manager.heuristics()] == decided
         assert {outcome.decision for outcome in manager.heuristics()} <= {"commit"}
         assert manager.unfinished() == []
     assert all(not known.heuristics for known in world.managers.values()), "nobody forgot"

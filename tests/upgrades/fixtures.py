@@ -48,9 +48,9 @@ def unpack(archive: Path, folder: Path) -> Path:
     return folder
 
 
-def note(path: Path, told: Any) -> None:
+def note(path: Path, value: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(told, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    path.write_text(json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 def noted(path: Path) -> Any:

@@ -15,7 +15,7 @@ from postroom.ledger.verification.verification import verify
 from postroom.server.configuration.config_file import load_config
 from postroom.spark.data_source.offset_log import Checkpoint
 from postroom.spark.ledger_source.positions import check, from_json
-from postroom.spark.ledger_source.ranges import look_at
+from postroom.spark.ledger_source.ranges import snapshots_of
 from postroom.spark.places.uris import place_of
 from tests.server.harness import BrokerThread
 from tests.upgrades.fixtures import (
@@ -96,10 +96,10 @@ def test_a_streams_offsets_lie_in_the_ledgers(version: Path, tmp_path: Path) -> 
     for folder in folders:
         with BrokerThread(folder=folder):
             pass
-    seen = look_at([place_of(str(folder)) for folder in folders])
+    seen = snapshots_of([place_of(str(folder)) for folder in folders])
     assert positions.keys() <= seen.keys()
     for ledger_id, position in positions.items():
-        check(seen[ledger_id].look, position)
+        check(seen[ledger_id].snapshot, position)
 
 
 def test_this_version_has_left_something() -> None:

@@ -91,7 +91,7 @@ def _tables(work: Path, table_format: str) -> None:
         take(pipeline, todo[at : at + 1])
     pack(root, PRESENT / TABLES / (table_format + ENDING))
     if table_format == FORMATS[0]:
-        _checkpoint(work / CHECKPOINT, to_json(pipeline.books["events"].state.positions))
+        _checkpoint(work / CHECKPOINT, to_json(pipeline.tables["events"].state.positions))
 
 
 def _checkpoint(folder: Path, offset: str) -> None:
@@ -134,13 +134,13 @@ def _decisions(folder: Path) -> None:
 def told_of(folder: Path) -> dict[str, object]:
     """What a log says to the next that opens it."""
     log = DecisionLog(folder)
-    told: dict[str, object] = {
+    fields: dict[str, object] = {
         "owner": log.owner_id.hex(),
         "decisions": [decision.record() for decision in log.decisions()],
         "heuristics": [outcome.record() for outcome in log.heuristics()],
     }
     log.close()
-    return told
+    return fields
 
 
 if __name__ == "__main__":

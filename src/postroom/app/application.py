@@ -18,9 +18,9 @@ from postroom.app.policy import (
     DEFAULT_RETRY_AFTER_S,
     RetryPolicy,
 )
-from postroom.app.publishing import Publisher
-from postroom.app.stopping import Signals, until
-from postroom.app.subscribing import Subscriber, Subscription
+from postroom.app.publisher import Publisher
+from postroom.app.stop_signals import Signals, until
+from postroom.app.subscriber import Subscriber, Subscription
 from postroom.client import ClientOptions, Destination, IllegalStateException, Message, TlsOptions
 from postroom.client.aio import Connection, ConnectionFactory
 from postroom.client.durations import check_duration

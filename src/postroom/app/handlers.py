@@ -106,7 +106,7 @@ async def in_thread(call: Callable[[], object], name: str) -> object:
     done: asyncio.Future[object] = loop.create_future()
     context = contextvars.copy_context()
 
-    def tell(result: object, error: BaseException | None) -> None:
+    def set_outcome(result: object, error: BaseException | None) -> None:
         if done.done():
             return
         if error is None:
@@ -122,7 +122,7 @@ async def in_thread(call: Callable[[], object], name: str) -> object:
             # A future doesn't take it, and a loop would end with it.
             failure = RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
         with suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
-            loop.call_soon_threadsafe(tell, result, failure)
+            loop.call_soon_threadsafe(set_outcome, result, failure)
 
     threading.Thread(target=run, name=f"postroom handler {name}", daemon=True).start()
     return await done

@@ -38,7 +38,7 @@ REASONS: Final = {
 
 
 def refusal_of(state: DeliveryState | None, definition: ChannelDefinition) -> tuple[int, str] | None:
-    """Why the partner doesn't take a message of this outcome, as (MQRC_, sentence); None: he has taken it.
+    """Why the partner doesn't take a message of this outcome, as (MQRC_, sentence); None: it has taken it.
 
     A delivery that was settled without an outcome was released.
     """

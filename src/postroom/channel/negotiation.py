@@ -48,7 +48,7 @@ class Offer:
 
     def properties(self) -> dict[object, object]:
         """As link properties."""
-        said: dict[object, object] = {
+        offered: dict[object, object] = {
             Symbol(wire.CHANNEL): self.channel,
             Symbol(wire.QUEUE_MANAGER): self.queue_manager,
             Symbol(wire.LEDGER): self.ledger,
@@ -59,11 +59,11 @@ class Offer:
             Symbol(wire.MAX_MESSAGE_BYTES): ULong(self.max_message_bytes),
         }
         if self.last_sequence >= 0:
-            said[Symbol(wire.LAST_SEQUENCE)] = ULong(self.last_sequence)
-            said[Symbol(wire.LAST_LUWID)] = self.last_luwid
+            offered[Symbol(wire.LAST_SEQUENCE)] = ULong(self.last_sequence)
+            offered[Symbol(wire.LAST_LUWID)] = self.last_luwid
         if self.reset_sequence > 0:
-            said[Symbol(wire.RESET_SEQUENCE)] = ULong(self.reset_sequence)
-        return said
+            offered[Symbol(wire.RESET_SEQUENCE)] = ULong(self.reset_sequence)
+        return offered
 
 
 @dataclass(frozen=True)
@@ -107,23 +107,23 @@ def _offer(definition: ChannelDefinition, queue_manager: str, ledger: str) -> Of
 
 def read_offer(properties: dict[object, object] | None, receiving: bool) -> Offer:
     """The partner's offer; ``receiving``: it must say how far it has come. Raises `AmqpError`."""
-    said = {str(key): value for key, value in (properties or {}).items()}
-    protocol = _number(said, wire.PROTOCOL_VERSION, 1, MAX_RETRIES)
+    fields = {str(key): value for key, value in (properties or {}).items()}
+    protocol = _number(fields, wire.PROTOCOL_VERSION, 1, MAX_RETRIES)
     if protocol != wire.PROTOCOL:
         raise AmqpError(
             NOT_IMPLEMENTED, f"protocol {protocol} of channels is unknown here: {wire.PROTOCOL} is spoken"
         )
     return Offer(
-        channel=_text(said, wire.CHANNEL),
-        queue_manager=_text(said, wire.QUEUE_MANAGER),
-        ledger=_text(said, wire.LEDGER),
-        batch_size=_number(said, wire.BATCH_SIZE, 1, MAX_BATCH_MESSAGES),
-        sequence_wrap=_number(said, wire.SEQUENCE_WRAP, MIN_SEQUENCE_WRAP, MAX_RETRIES),
-        fast=_is_fast(said),
-        max_message_bytes=_number(said, wire.MAX_MESSAGE_BYTES, 1, MAX_RETRIES),
-        last_sequence=_number(said, wire.LAST_SEQUENCE, 0, MAX_RETRIES) if receiving else -1,
-        last_luwid=_luwid(said) if receiving else NO_LUWID,
-        reset_sequence=_reset(said) if not receiving else 0,
+        channel=_text(fields, wire.CHANNEL),
+        queue_manager=_text(fields, wire.QUEUE_MANAGER),
+        ledger=_text(fields, wire.LEDGER),
+        batch_size=_number(fields, wire.BATCH_SIZE, 1, MAX_BATCH_MESSAGES),
+        sequence_wrap=_number(fields, wire.SEQUENCE_WRAP, MIN_SEQUENCE_WRAP, MAX_RETRIES),
+        fast=_is_fast(fields),
+        max_message_bytes=_number(fields, wire.MAX_MESSAGE_BYTES, 1, MAX_RETRIES),
+        last_sequence=_number(fields, wire.LAST_SEQUENCE, 0, MAX_RETRIES) if receiving else -1,
+        last_luwid=_luwid(fields) if receiving else NO_LUWID,
+        reset_sequence=_reset(fields) if not receiving else 0,
     )
 
 
@@ -156,37 +156,37 @@ def negotiate(ours: Offer, theirs: Offer) -> Terms:
     )
 
 
-def _text(said: dict[str, object], name: str) -> str:
-    value = said.get(name)
+def _text(fields: dict[str, object], name: str) -> str:
+    value = fields.get(name)
     if isinstance(value, str) and 0 < len(value) <= MAX_NAME_CHARS:
         return str(value)
     raise _invalid(name, value, f"a string of 1 to {MAX_NAME_CHARS} characters")
 
 
-def _number(said: dict[str, object], name: str, lowest: int, highest: int) -> int:
-    value = said.get(name)
+def _number(fields: dict[str, object], name: str, lowest: int, highest: int) -> int:
+    value = fields.get(name)
     if isinstance(value, int) and wire.is_number(value, lowest, highest):
         return int(value)
     raise _invalid(name, value, f"a number of {lowest} to {highest}")
 
 
-def _is_fast(said: dict[str, object]) -> bool:
+def _is_fast(fields: dict[str, object]) -> bool:
     """A partner that doesn't say can't do it."""
-    value = said.get(wire.NONPERSISTENT_SPEED, SPEED_NORMAL)
+    value = fields.get(wire.NONPERSISTENT_SPEED, SPEED_NORMAL)
     if value in (SPEED_FAST, SPEED_NORMAL):
         return value == SPEED_FAST
     raise _invalid(wire.NONPERSISTENT_SPEED, value, f"{SPEED_FAST} or {SPEED_NORMAL}")
 
 
-def _luwid(said: dict[str, object]) -> bytes:
-    value = said.get(wire.LAST_LUWID)
+def _luwid(fields: dict[str, object]) -> bytes:
+    value = fields.get(wire.LAST_LUWID)
     if isinstance(value, bytes) and len(value) in (0, LUWID_BYTES):
         return value
     raise _invalid(wire.LAST_LUWID, value, f"binary of {LUWID_BYTES} bytes, or empty")
 
 
-def _reset(said: dict[str, object]) -> int:
-    return _number(said, wire.RESET_SEQUENCE, 1, MAX_RETRIES) if wire.RESET_SEQUENCE in said else 0
+def _reset(fields: dict[str, object]) -> int:
+    return _number(fields, wire.RESET_SEQUENCE, 1, MAX_RETRIES) if wire.RESET_SEQUENCE in fields else 0
 
 
 def _invalid(name: str, value: object, wanted: str) -> AmqpError:

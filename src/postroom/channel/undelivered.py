@@ -1,4 +1,4 @@
-"""What a receiving channel does with a message that can't be put: the steps of a ladder, in IBM MQ's order.
+"""What a receiving channel does with a message that can't be put: its steps, in IBM MQ's order.
 
 1. **Message retry.** Where a retry exit is named it is asked after every failed attempt, whatever the reason,
    and says how long to wait or to stop. Without one the channel tries again only for reasons that may pass
@@ -13,8 +13,8 @@
    batch stays with the sender: the batch is backed out and the sending end retries. A non-persistent message
    of a fast channel is in no batch; it is dropped, and the ledger says so.
 
-`NEXT` is that ladder as a table of everything that it depends on. `Ladder` walks it for one message at a
-time; who holds the receiving end (the message channel agent) carries the steps out.
+`NEXT` has these steps as a table of everything that they depend on. `UndeliveredHandler` walks it for one
+message at a time; who holds the receiving end (the message channel agent) carries the steps out.
 
 Sources: seed "what happens when a message cannot be delivered"; IBM MQ, "Undelivered messages", "Channel
 message-retry exit".
@@ -54,7 +54,7 @@ def _last_resort(dead_letters: bool, fast: bool) -> Action:
     return Action.DROP if fast else Action.BACK_OUT
 
 
-def _row(asked: Asked, dead_letters: bool, fast: bool) -> dict[Stage, Action]:
+def _row(requested: Asked, dead_letters: bool, fast: bool) -> dict[Stage, Action]:
     resort = _last_resort(dead_letters, fast)
     first = {
         Asked.NOTHING: resort,
@@ -69,8 +69,8 @@ def _row(asked: Asked, dead_letters: bool, fast: bool) -> dict[Stage, Action]:
         Asked.RETURN: Action.RETURN_TO_SENDER,
     }
     return {
-        Stage.PUT_FAILED: first[asked],
-        Stage.REPORT_PUT: then.get(asked, resort),
+        Stage.PUT_FAILED: first[requested],
+        Stage.REPORT_PUT: then.get(requested, resort),
         Stage.REPORT_FAILED: resort,
         Stage.DEAD_LETTER_PUT: Action.DONE,
         Stage.DEAD_LETTER_FAILED: _last_resort(False, fast),
@@ -79,11 +79,11 @@ def _row(asked: Asked, dead_letters: bool, fast: bool) -> dict[Stage, Action]:
 
 
 NEXT: Final = {
-    (stage, asked, dead_letters, fast): action
-    for asked in Asked
+    (stage, requested, dead_letters, fast): action
+    for requested in Asked
     for dead_letters in (False, True)
     for fast in (False, True)
-    for stage, action in _row(asked, dead_letters, fast).items()
+    for stage, action in _row(requested, dead_letters, fast).items()
 }
 """(stage, what the message asks for, whether the dead-letter queue may be used, whether it is in no batch) →
 what to do."""
@@ -154,8 +154,8 @@ class Step:
 
 
 @final
-class Ladder:
-    """The ladder of one receiving end; one message is on it at a time.
+class UndeliveredHandler:
+    """Takes what can't be put through its steps, for one receiving end and one message at a time.
 
     Carry out what `begin` says and tell `next` how it went, until the action is DONE or BACK_OUT.
     """
@@ -208,12 +208,12 @@ class Ladder:
         """How long to wait for another attempt, −1 for none; and a complaint about the exit."""
         definition = self._definition
         if definition.message_retry_exit:
-            return self._ask_exit(undelivered)
+            return self._call_exit(undelivered)
         if mq.is_transient(undelivered.reason) and self._attempts <= definition.message_retry_count:
             return definition.message_retry_interval_ms, ""
         return -1, ""
 
-    def _ask_exit(self, undelivered: Undelivered) -> tuple[int, str]:
+    def _call_exit(self, undelivered: Undelivered) -> tuple[int, str]:
         definition, message = self._definition, self._message
         if self._exit is None:
             return -1, f"retry exit {definition.message_retry_exit!r} is not loaded"
@@ -245,5 +245,5 @@ class Ladder:
 
     def _complaint(self, what: str) -> str:
         definition = self._definition
-        told = f"channel {definition.name}: retry exit {definition.message_retry_exit!r} {what}"
-        return told[:MAX_EXIT_COMPLAINT_CHARS]
+        text = f"channel {definition.name}: retry exit {definition.message_retry_exit!r} {what}"
+        return text[:MAX_EXIT_COMPLAINT_CHARS]

@@ -183,7 +183,7 @@ class Ledger:
 
         Returns the leases that were broken now, for an alarm.
         """
-        self._journal.ask_again(now_us)
+        self._journal.retry_reservation(now_us)
         short = self.space_short
         broken = self.leases.tend(now_us, short)
         self._maintenance.be_thrifty(short, short and self._journal.lacks_room_for_next(), now_us)
@@ -273,9 +273,9 @@ class Ledger:
         self._failed = True
         self.close()
 
-    def look_for_space(self) -> None:
+    def check_free_space(self) -> None:
         """Ask the disk at once whether it still has what is kept free, instead of when more is needed."""
-        self._journal.look_for_space()
+        self._journal.check_free_space()
         self._maintenance.wake()
 
     def _record_checkpoints(self, now_us: int) -> None:

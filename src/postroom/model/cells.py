@@ -32,7 +32,7 @@ class Count(IntEnum):
     IF_SENT = 1
     """One more if the delivery had been put on the wire."""
     ONE_MORE = 2
-    IF_QUEUE_SAYS = 3
+    IF_QUEUE_COUNTS = 3
     """One more if it was sent and the queue charges lost links to the redelivery limit."""
 
 

@@ -292,16 +292,16 @@ def _spread() -> list[Cell | None]:
 _CELLS: Final = _spread()
 
 
-def cell(event: ChannelEvent, role: Role, state: ChannelState, asked: ChannelState = S.STOPPED) -> Cell:
+def cell(event: ChannelEvent, role: Role, state: ChannelState, stop_status: ChannelState = S.STOPPED) -> Cell:
     """What ``event`` does to a channel of that role in ``state``.
 
-    ``asked`` is the STATUS of the command to stop that the channel is under, STOPPED or INACTIVE.
+    ``stop_status`` is the STATUS of the command to stop that the channel is under, STOPPED or INACTIVE.
     """
     found = _CELLS[(event * len(Role) + role) * len(S) + state]
     if found is None:
         raise AssertionError(f"a {role.name} can't be in state {state.name}")
-    if found.to == S.STOPPED and asked != found.to and (event in _ENDS or state == S.STOPPING):
-        return Cell(found.verdict, asked)
+    if found.to == S.STOPPED and stop_status != found.to and (event in _ENDS or state == S.STOPPING):
+        return Cell(found.verdict, stop_status)
     return found
 
 

@@ -89,7 +89,7 @@ _FORWARDED: Final = _ends(O.FORWARDED)
 _BACK_UNCHANGED: Final = Move(READY)
 _BACK_FAILED: Final = Move(READY, delivery=Count.ONE_MORE, failure=Count.ONE_MORE)
 _BACK_UNDONE: Final = Move(READY, delivery=Count.IF_SENT, failure=Count.ONE_MORE)
-_BACK_LINK_LOST: Final = Move(READY, delivery=Count.IF_SENT, failure=Count.IF_QUEUE_SAYS)
+_BACK_LINK_LOST: Final = Move(READY, delivery=Count.IF_SENT, failure=Count.IF_QUEUE_COUNTS)
 _BACK_TAKEN_BACK: Final = _BACK_LINK_LOST  # undo of the message store: nobody need have failed at it
 _BACK_RESTART: Final = Move(READY, delivery=Count.IF_SENT, lost=True)
 _BACK_IN_DOUBT: Final = Move(READY, delivery=Count.IF_SENT)

@@ -133,7 +133,7 @@ class Data(IntEnum):
     WITH_FULL_DATA = 7
 
 
-def asked(report: int, mask: int) -> Data:
+def requested_data(report: int, mask: int) -> Data:
     """What ``report`` asks for in the family with this ``mask``.
 
     ValueError for bits that are none of the family's values, as two of them added make.

@@ -51,14 +51,14 @@ class Schedule:
         self._days = frozenset(fields[4])
         self._months = frozenset(fields[5])
         self._weekdays = frozenset(fields[6])
-        self._asked_us: i64 = 0
+        self._computed_us: i64 = 0
         self._next_us: i64 = 0
 
     def next_us(self, now_us: i64) -> i64:
         """The first moment on the schedule that is later than ``now_us`` (µs since 1970)."""
-        if not self._asked_us <= now_us < self._next_us:
+        if not self._computed_us <= now_us < self._next_us:
             self._next_us = self._after_ms(int(now_us // _US_PER_MS)) * _US_PER_MS
-            self._asked_us = now_us
+            self._computed_us = now_us
         return self._next_us
 
     def _after_ms(self, now_ms: int) -> int:

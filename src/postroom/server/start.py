@@ -17,7 +17,7 @@ from postroom._build import compiled
 from postroom.ledger.errors import LedgerError, LedgerFailed, LedgerLocked
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
-from postroom.ledger.storage.writer import ask_to_run_soon
+from postroom.ledger.storage.writer import request_prompt_wakeups
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.manager import QueueManager
 from postroom.server.assembly import define_channels, define_queues, manager_options
@@ -27,7 +27,7 @@ from postroom.server.configuration.dead_letter_handlers import load_handlers
 from postroom.server.connection.broker import Broker
 from postroom.server.connection.message_log import MessageLogWriter, is_wanted
 from postroom.server.exits import Exit, StartError
-from postroom.server.http.opening import Http
+from postroom.server.http.http_service import Http
 from postroom.server.listening.listeners import Listener
 from postroom.server.listening.service import Service
 from postroom.server.logs import log
@@ -116,7 +116,7 @@ async def _serve(config: Config) -> Exit:
 
 async def _run(config: Config, listeners: list[Listener], http: Http, ledger: Ledger) -> Exit:
     loop = asyncio.get_running_loop()
-    ask_to_run_soon()  # the maintenance of the ledger, a thread that runs by now, takes its turn like others
+    request_prompt_wakeups()  # the maintenance of the ledger, a thread that runs by now, is served as others
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     broker = make_broker(config, ledger)
     service = Service(config, listeners, ledger, broker, loop)

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from postroom.spark.data_source.catalog import remembered, remembering
 from postroom.spark.data_source.errors import SourceOptionError
-from postroom.spark.data_source.schema import check_asked
+from postroom.spark.data_source.schema import check_requested
 from postroom.spark.data_source.worker import in_task, made_ahead
 from postroom.spark.ledger_source.ranges import Planner
 from postroom.spark.ledger_source.stream import SlicesPartition
@@ -45,14 +45,14 @@ class MessagesDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader; options and columns are checked here, before any task starts."""
-        check_asked(schema, _FULL_STRUCT, "messages")
-        said = remembered(schema, self.options)
-        if mode_of(said) == CONSUME:
+        check_requested(schema, _FULL_STRUCT, "messages")
+        kept_options = remembered(schema, self.options)
+        if mode_of(kept_options) == CONSUME:
             from postroom.spark.consume.options import read_consume_options
-            from postroom.spark.consume.reader import ConsumeLook
+            from postroom.spark.consume.reader import ConsumeBatchReader
 
-            return ConsumeLook(read_consume_options(said, is_stream=False), schema)
-        options = read_tap_options(said)
+            return ConsumeBatchReader(read_consume_options(kept_options, is_stream=False), schema)
+        options = read_tap_options(kept_options)
         if options.lease is not None:
             raise SourceOptionError(
                 'option "lease" is of a stream, which moves it; for a batch read grant one before:'
@@ -62,14 +62,14 @@ class MessagesDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of micro-batches."""
-        check_asked(schema, _FULL_STRUCT, "messages")
-        said = remembered(schema, self.options)
-        if mode_of(said) == CONSUME:
+        check_requested(schema, _FULL_STRUCT, "messages")
+        kept_options = remembered(schema, self.options)
+        if mode_of(kept_options) == CONSUME:
             from postroom.spark.consume.options import read_consume_options
             from postroom.spark.consume.reader import ConsumeStream
 
-            return ConsumeStream(read_consume_options(said), schema)
-        return TapStream(read_tap_options(said), schema)
+            return ConsumeStream(read_consume_options(kept_options), schema)
+        return TapStream(read_tap_options(kept_options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What writes a DataFrame at once."""

@@ -69,14 +69,14 @@ def _version_of(java: Path) -> int:
     """The main version of a Java; 0 if it doesn't tell one."""
     release = java.resolve().parent.parent / "release"
     try:
-        told = release.read_text("utf-8", "replace")
+        text = release.read_text("utf-8", "replace")
     except OSError:
-        told = ""
-    found = _RELEASE.search(told) or _VERSION.search(_said_by(java))
+        text = ""
+    found = _RELEASE.search(text) or _VERSION.search(_version_output(java))
     return int(found[1]) if found else 0
 
 
-def _said_by(java: Path) -> str:
+def _version_output(java: Path) -> str:
     try:
         done = subprocess.run(
             [java, "-version"], capture_output=True, text=True, errors="replace", timeout=JAVA_TIMEOUT_S

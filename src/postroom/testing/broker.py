@@ -28,7 +28,7 @@ MAX_ADVANCE: Final = timedelta(days=36_525)
 MAX_STEPS: Final = 10_000
 """So many times that something falls due are visited one by one in one advance; the rest is one step."""
 
-TOLD_OUTCOMES: Final = ("expired", "dead_lettered", "redirected", "discarded", "deleted", "purged", "lost")
+SHOWN_OUTCOMES: Final = ("expired", "dead_lettered", "redirected", "discarded", "deleted", "purged", "lost")
 
 
 class Broker:
@@ -201,7 +201,7 @@ class Broker:
             self._disk.fill()
         else:
             self._disk.free()
-        run.ledger.look_for_space()
+        run.ledger.check_free_space()
         await run.settle()
 
     async def _cut(self, run: Run, container: str | None) -> int:
@@ -257,11 +257,11 @@ class Broker:
     def _settled(self, question: Callable[[Run], T]) -> T:
         """The answer when everything that has arrived is done."""
 
-        async def ask(run: Run) -> T:
+        async def answer(run: Run) -> T:
             await run.settle()
             return question(run)
 
-        return self._run_job(ask)
+        return self._run_job(answer)
 
     def _wait_until(self, condition: Callable[[Run], bool], limit_s: float) -> None:
         self._run_job(lambda run: run.until(lambda: condition(run)), limit_s)
@@ -279,10 +279,10 @@ def _described(run: Run) -> list[str]:
 
 def _line(queue: Queue) -> str:
     counts = queue.statistics.snapshot()
-    told = ("received", "consumed", *TOLD_OUTCOMES)
+    shown = ("received", "consumed", *SHOWN_OUTCOMES)
     rest = [
         f"{counts[f'messages_{name}']} {name.replace('_', '-')}"
-        for name in told
+        for name in shown
         if counts[f"messages_{name}"]
     ]
     words = [f"{counts['messages_current']} current", f"{counts['messages_pending']} pending", *rest]

@@ -77,7 +77,7 @@ def _page(queue: Queue, cursor: int, at: int) -> Make:
 
 
 async def _answer(run: Run, make: Make) -> QueryAnswer:
-    answer = await run.ask(make)
+    answer = await run.request(make)
     assert isinstance(answer, QueryAnswer)
     return answer
 

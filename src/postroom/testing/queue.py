@@ -94,10 +94,10 @@ class QueueView:
         except BrokerFailed:
             found = self.statistics
             differing = (name for name, value in wanted.items() if found[name] != value)
-            told = ", ".join(f"{name} is {found[name]}, not {wanted[name]}" for name in differing)
-            if not told:
+            differences = ", ".join(f"{name} is {found[name]}, not {wanted[name]}" for name in differing)
+            if not differences:
                 raise
-            raise AssertionError(f"queue {self.name!r} after {timeout_s:g} s: {told}") from None
+            raise AssertionError(f"queue {self.name!r} after {timeout_s:g} s: {differences}") from None
 
     def __repr__(self) -> str:
         return f"<queue {self.name!r}>"

@@ -128,7 +128,7 @@ class Run:
         await self.settle()
         return result
 
-    async def ask(self, make: Callable[[Asker], StoreRequest]) -> object:
+    async def request(self, make: Callable[[Asker], StoreRequest]) -> object:
         """What the queue manager answers to a request. Raises ManagerError."""
         self.check()
         future: asyncio.Future[object] = self._loop.create_future()

@@ -132,8 +132,8 @@ def take(link: proton.Receiver) -> tuple[proton.Delivery, bytes]:
 def test_open_with_plain() -> None:
     pair = ProtonPair(user="ann")
     pair.pump()
-    asked = only(pair.events, SaslInitReceived)
-    assert (asked.username, asked.password) == ("ann", "pw")
+    sasl_init = only(pair.events, SaslInitReceived)
+    assert (sasl_init.username, sasl_init.password) == ("ann", "pw")
     opened = only(pair.events, Opened).open
     assert (opened.container_id, opened.hostname) == ("proton", "host")
     assert pair.connection.remote_container == "server"
@@ -190,8 +190,8 @@ def test_settle_mode_second_both_ways() -> None:
     delivery, _ = take(link)
     delivery.update(proton.Delivery.ACCEPTED)
     pair.pump()
-    told = only(pair.events, DispositionReceived)
-    assert (told.deliveries, told.settled) == ([sent], False)
+    disposition = only(pair.events, DispositionReceived)
+    assert (disposition.deliveries, disposition.settled) == ([sent], False)
     ours.settle(sent.id, sent.id, ACCEPTED)
     pair.pump()
     assert delivery.settled

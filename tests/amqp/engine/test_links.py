@@ -122,15 +122,15 @@ def test_attach_carries_what_both_sides_say() -> None:
     )
     pair.pump()
     pair.server.open()
-    asked = only(pair.server_events, LinkAttached)
-    assert isinstance(asked.link, SenderLink)
-    assert asked.attach.source == Source(address="q", durable=2)
-    assert asked.attach.properties == {"a": 1}
-    assert asked.attach.desired_capabilities == ["queue"]
-    assert asked.attach.unsettled == {b"1": Received(0, 0), b"2": None}
-    asked.link.accept_attach(
+    attached = only(pair.server_events, LinkAttached)
+    assert isinstance(attached.link, SenderLink)
+    assert attached.attach.source == Source(address="q", durable=2)
+    assert attached.attach.properties == {"a": 1}
+    assert attached.attach.desired_capabilities == ["queue"]
+    assert attached.attach.unsettled == {b"1": Received(0, 0), b"2": None}
+    attached.link.accept_attach(
         Source(address="q", durable=0),
-        asked.attach.target,
+        attached.attach.target,
         properties={"b": 2},
         offered_capabilities=["queue"],
         unsettled={b"2": ACCEPTED},
@@ -147,7 +147,7 @@ def test_attach_carries_what_both_sides_say() -> None:
     assert answer.attach.initial_delivery_count == 7
     assert answer.link.attached
     with pytest.raises(UsageError, match="no attach to answer"):
-        asked.link.accept_attach(None, None)
+        attached.link.accept_attach(None, None)
 
 
 def test_the_coordinator_is_a_target() -> None:
@@ -228,10 +228,10 @@ def test_a_large_unsettled_map_is_sent_in_part() -> None:
     unsettled = {id.to_bytes(8, "big"): None for id in range(200)}
     session.attach_sender("s", None, Target(address="q"), unsettled=dict(unsettled))
     pair.pump()
-    told = only(pair.server_events, LinkAttached).attach
-    assert told.incomplete_unsettled
-    assert told.unsettled
-    assert told.unsettled.items() <= unsettled.items()
+    attached = only(pair.server_events, LinkAttached).attach
+    assert attached.incomplete_unsettled
+    assert attached.unsettled
+    assert attached.unsettled.items() <= unsettled.items()
 
 
 def test_an_incomplete_map_lets_only_resumed_deliveries_pass() -> None:
@@ -293,8 +293,12 @@ def test_detach_is_answered_by_the_application(closed: bool) -> None:
     link.detach(closed=closed, error=Error(errors.LINK_DETACH_FORCED, "done"))
     link.detach()
     pair.pump()
-    told = only(pair.server_events, LinkDetached)
-    assert (told.closed, told.local, told.error) == (closed, False, Error(errors.LINK_DETACH_FORCED, "done"))
+    detached = only(pair.server_events, LinkDetached)
+    assert (detached.closed, detached.local, detached.error) == (
+        closed,
+        False,
+        Error(errors.LINK_DETACH_FORCED, "done"),
+    )
     assert of(pair.client_events, LinkDetached) == []
     peer.detach(closed=False)
     pair.pump()
@@ -428,10 +432,10 @@ def test_the_server_steals_across_connections() -> None:
     peer.steal()
     peer.steal()
     pair.pump()
-    told = only(pair.client_events, LinkDetached)
-    assert told.closed
-    assert told.error is not None
-    assert told.error.condition == errors.LINK_STOLEN
+    detached = only(pair.client_events, LinkDetached)
+    assert detached.closed
+    assert detached.error is not None
+    assert detached.error.condition == errors.LINK_STOLEN
     link.detach()
     pair.pump()
     assert pair.server_events == []
@@ -610,7 +614,7 @@ def test_every_link_in_a_range_is_told_of_room() -> None:
         assert sender.usable_credit() == 0
     pair.pump()
     pair.forget_events()
-    link.session.deliveries.say(True, 0, 3, True, ACCEPTED)
+    link.session.deliveries.send_disposition(True, 0, 3, True, ACCEPTED)
     pair.pump()
     assert {event.link for event in of(pair.server_events, CreditChanged)} == {peer, second}
 

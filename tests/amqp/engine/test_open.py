@@ -117,9 +117,9 @@ def test_plain_reaches_the_application() -> None:
         client_options(sasl_mechanisms=["PLAIN"], username="ann", password="s3cret"),
         server_options(sasl_mechanisms=["PLAIN", "ANONYMOUS"]),
     ).open()
-    asked = only(pair.server_events, SaslInitReceived)
-    assert (asked.mechanism, asked.username, asked.password) == ("PLAIN", "ann", "s3cret")
-    assert asked.hostname == "host"
+    sasl_init = only(pair.server_events, SaslInitReceived)
+    assert (sasl_init.mechanism, sasl_init.username, sasl_init.password) == ("PLAIN", "ann", "s3cret")
+    assert sasl_init.hostname == "host"
     assert only(pair.client_events, SaslDone).ok
     assert only(pair.client_events, Opened).open.container_id == "server"
 
@@ -170,8 +170,8 @@ def test_plain_without_initial_response_is_asked_for_it() -> None:
     server = Connection(server_options(sasl_mechanisms=["PLAIN"]), 0)
     server.receive_data(SASL_HEADER + sasl(SaslInit("PLAIN")), 0)
     assert sasl_answers(server) == [SaslMechanisms(["PLAIN"]), SaslChallenge(b"")]
-    asked = only(server.receive_data(sasl(SaslResponse(b"root\0ann\0pw")), 0), SaslInitReceived)
-    assert (asked.authorize_as, asked.username, asked.password) == ("root", "ann", "pw")
+    sasl_init = only(server.receive_data(sasl(SaslResponse(b"root\0ann\0pw")), 0), SaslInitReceived)
+    assert (sasl_init.authorize_as, sasl_init.username, sasl_init.password) == ("root", "ann", "pw")
 
 
 @pytest.mark.parametrize(
@@ -223,9 +223,9 @@ def test_open_carries_the_options_and_both_ends_keep_the_smaller_bounds() -> Non
         client_options(max_frame_size_bytes=1024, max_sessions=2, idle_timeout_ms=9000),
         server_options(max_frame_size_bytes=4096),
     ).open()
-    told = only(pair.server_events, Opened).open
-    assert (told.container_id, told.hostname, told.max_frame_size) == ("client", "host", 1024)
-    assert (told.channel_max, told.idle_timeout) == (1, 4500)
+    opened = only(pair.server_events, Opened).open
+    assert (opened.container_id, opened.hostname, opened.max_frame_size) == ("client", "host", 1024)
+    assert (opened.channel_max, opened.idle_timeout) == (1, 4500)
     assert pair.server.wire.peer_max_frame_bytes == 1024
     assert pair.client.wire.peer_max_frame_bytes == 1024
     pair.client.begin()

@@ -394,8 +394,8 @@ def test_transfer_ids_wrap_in_both_directions() -> None:
     assert got[3].delivery_id == 0
     receiver.settle(NEAR_WRAP, 5, ACCEPTED)
     pair.pump()
-    told = only(pair.client_events, DispositionReceived)
-    assert told.deliveries == deliveries[:9]
+    disposition = only(pair.client_events, DispositionReceived)
+    assert disposition.deliveries == deliveries[:9]
     assert all(each.settled for each in deliveries[:9])
     assert sender.unsettled_count == 11
 
@@ -422,9 +422,9 @@ def test_states_pass_through(state: DeliveryState | None) -> None:
     pair.pump()
     peer.settle(0, 0, state)
     pair.pump()
-    told = only(pair.client_events, DispositionReceived)
-    assert told.deliveries == [delivery]
-    assert (told.state, told.settled) == (state, True)
+    disposition = only(pair.client_events, DispositionReceived)
+    assert disposition.deliveries == [delivery]
+    assert (disposition.state, disposition.settled) == (state, True)
     assert delivery.state == state
     assert delivery.context == "mine"
 
@@ -446,8 +446,8 @@ def test_a_range_over_several_links_skips_what_is_settled() -> None:
     receiver.settle(1, 5, Released())
     receiver.settle(1, 5, Released())
     pair.pump()
-    told = of(pair.server_events, DispositionReceived)
-    assert [each.deliveries for each in told] == [
+    disposition = of(pair.server_events, DispositionReceived)
+    assert [each.deliveries for each in disposition] == [
         [deliveries[2]],
         [deliveries[1], deliveries[3], deliveries[5]],
     ]
@@ -483,8 +483,8 @@ def test_receiver_settle_mode_second() -> None:
     assert all(event.rcv_settle_mode == 1 for event in of(pair.client_events, TransferReceived))
     receiver.settle(0, 2, ACCEPTED, settled=False)
     pair.pump()
-    told = only(pair.server_events, DispositionReceived)
-    assert (told.deliveries, told.settled) == (deliveries, False)
+    disposition = only(pair.server_events, DispositionReceived)
+    assert (disposition.deliveries, disposition.settled) == (deliveries, False)
     assert sender.unsettled_count == receiver.unsettled_count == 3
     sender.settle(0, 1, ACCEPTED)
     sender.settle(0, 1, ACCEPTED)
@@ -519,8 +519,8 @@ def test_the_sender_may_give_up_a_delivery() -> None:
     pair.pump()
     link.settle(0, 0)
     pair.pump()
-    told = only(pair.server_events, SenderDispositionReceived)
-    assert (told.delivery_ids, told.settled, told.state) == ([0], True, None)
+    disposition = only(pair.server_events, SenderDispositionReceived)
+    assert (disposition.delivery_ids, disposition.settled, disposition.state) == ([0], True, None)
     peer.settle(0, 0, ACCEPTED)
     assert pair.server.data_to_send() == b"", "what the sender has settled needs no answer"
 

@@ -11,10 +11,10 @@ from postroom.amqp.message.sections import Data, Message, Properties
 from postroom.model.selector import parse
 
 
-def fields_of(message: Message, **said: object) -> MessageFields:
+def fields_of(message: Message, **options: object) -> MessageFields:
     payload = message.encode()
     head = scan_head(payload)
-    return MessageFields(head.priority, head.durable, 2, payload[head.bare_offset :], dict(said) or None)
+    return MessageFields(head.priority, head.durable, 2, payload[head.bare_offset :], dict(options) or None)
 
 
 MESSAGE = Message(

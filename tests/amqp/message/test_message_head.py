@@ -103,7 +103,7 @@ def test_delivery_time_is_read_from_its_annotation(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "unique_id"),
+    ("fields", "unique_id"),
     [
         ({"x-opt-mqe-origin-qmgr": "QM1", "x-opt-mqe-time": 7}, pack_unique_id("QM1", 7)),
         ({"x-opt-mqe-time": ULong(9), "x-opt-mqe-origin-qmgr": "Zürich"}, pack_unique_id("Zürich", 9)),
@@ -113,9 +113,9 @@ def test_delivery_time_is_read_from_its_annotation(value: object) -> None:
     ],
 )
 def test_a_unique_id_of_mqe_is_read_from_its_two_annotations(
-    said: dict[str, object], unique_id: bytes
+    fields: dict[str, object], unique_id: bytes
 ) -> None:
-    marked = {Symbol(name): value for name, value in said.items()}
+    marked = {Symbol(name): value for name, value in fields.items()}
     assert scan_head(Message(message_annotations=marked, body=Value(1)).encode()).unique_id == unique_id
 
 

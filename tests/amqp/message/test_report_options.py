@@ -30,11 +30,11 @@ def test_what_the_properties_ask_for_is_asked_together(
     words: dict[str, int], others: dict[str, object]
 ) -> None:
     options = {name: word & PROPERTY_MASKS[name] for name, word in words.items()}
-    told = {name: Int(word - (1 << 32) if word >> 31 else word) for name, word in options.items()}
+    fields = {name: Int(word - (1 << 32) if word >> 31 else word) for name, word in options.items()}
     expected = 0
     for word in options.values():
         expected |= word
-    assert report_of(others | told) == expected
+    assert report_of(others | fields) == expected
 
 
 @given(st.sampled_from(NAMES), VALUES)

@@ -78,8 +78,8 @@ def test_readers_see_the_header_and_everything_else(message: Message, header: Tr
         st.sampled_from([["", "QM", 1], ["Q", "", 1]]),
     ),
 )
-def test_what_is_no_header_is_none(message: Message, said: object) -> None:
-    message.message_annotations[Symbol(TRANSMISSION)] = said
+def test_what_is_no_header_is_none(message: Message, value: object) -> None:
+    message.message_annotations[Symbol(TRANSMISSION)] = value
     header, rest = take_transmission(message.encode())
     assert header is None
     del message.message_annotations[Symbol(TRANSMISSION)]

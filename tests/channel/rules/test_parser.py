@@ -184,7 +184,7 @@ def test_a_blank_in_quotes_is_one(text: str):
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "told"),
+    ("text", "column", "expected_text"),
     [
         ("ACTION(IGNORE", 7, "not closed"),
         ("ACTION(", 7, "not closed"),
@@ -197,17 +197,17 @@ def test_a_blank_in_quotes_is_one(text: str):
         ("ACTION(IGNORE) RETRY(2) ACTION(IGNORE)", 25, "a second time"),
     ],
 )
-def test_faults_of_words(text: str, column: int, told: str):
+def test_faults_of_words(text: str, column: int, expected_text: str):
     found = only_fault(text)
     assert found[:2] == (1, column)
-    assert told in found[2]
+    assert expected_text in found[2]
 
 
 # Values.
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "told"),
+    ("text", "column", "expected_text"),
     [
         ("ACTION(RETRY) RETRY(0)", 21, "from 1 to 999999999"),
         ("ACTION(RETRY) RETRY(1000000000)", 21, "from 1 to 999999999"),
@@ -232,10 +232,10 @@ def test_faults_of_words(text: str, column: int, told: str):
         ("ACTION(IGNORE) FORMAT('*A*B*C*D*E*F*G*H*I*')", 23, "has 9"),
     ],
 )
-def test_faults_of_values(text: str, column: int, told: str):
+def test_faults_of_values(text: str, column: int, expected_text: str):
     found = only_fault(text)
     assert found[:2] == (1, column)
-    assert told in found[2]
+    assert expected_text in found[2]
 
 
 @pytest.mark.parametrize("text", ["MSGTYPE(*)", "MSGTYPE('*')", "DESTQ(*)", "DESTQ('*')"])
@@ -281,7 +281,7 @@ def test_what_means_nothing_is_a_warning():
     table, findings = check_table("ACTION(DISCARD) HEADER(NO) FWDQ(A) PUTAUT(CTX)")
     assert table is not None
     assert [(each.column, each.is_error) for each in findings] == [(17, False), (28, False), (36, False)]
-    assert findings[0].told("t.rul") == "t.rul:1:17: warning: HEADER means nothing with ACTION(DISCARD)"
+    assert findings[0].formatted("t.rul") == "t.rul:1:17: warning: HEADER means nothing with ACTION(DISCARD)"
 
 
 # Control data, and the table as a whole.
@@ -293,7 +293,7 @@ def test_wait(text: str, wait_s: int):
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "told"),
+    ("text", "place", "expected_text"),
     [
         ("WAIT(SOON)\nACTION(IGNORE)", (1, 6), "WAIT takes YES, NO"),
         ("RETRYINT(-1)\nACTION(IGNORE)", (1, 10), "RETRYINT takes a number"),
@@ -306,10 +306,10 @@ def test_wait(text: str, wait_s: int):
         ("WAIT(NO)\n", (1, 1), "has no rule"),
     ],
 )
-def test_faults_of_control_data(text: str, place: tuple[int, int], told: str):
+def test_faults_of_control_data(text: str, place: tuple[int, int], expected_text: str):
     found = only_fault(text)
     assert found[:2] == place
-    assert told in found[2]
+    assert expected_text in found[2]
 
 
 def test_all_faults_are_told_in_the_order_of_the_text():

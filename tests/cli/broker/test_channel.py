@@ -77,8 +77,8 @@ def test_messages_travel_and_the_status_tells(shell: Shell, here: BrokerThread, 
     assert (status["messages"], status["last_sequence"], status["in_doubt"]) == (2, 2, False)
     assert (status["current_sequence"], status["current_messages"]) == (2, 0)
     assert status["batches"] == 1 and len(str(status["last_luwid"])) == 32
-    told = shell.ok("channel", "status", "TO.B")
-    assert "state: running\n" in told and "in_doubt: no\n" in told and "last_sequence: 2\n" in told
+    output = shell.ok("channel", "status", "TO.B")
+    assert "state: running\n" in output and "in_doubt: no\n" in output and "last_sequence: 2\n" in output
     table = shell.ok("channel", "status")
     assert "TO.B" in table and "s ago" in table
     (other,) = Shell(there.url).json("channel", "status", "TO.B")
@@ -120,8 +120,8 @@ def test_a_partner_that_is_not_there(shell: Shell, here: BrokerThread) -> None:
     assert "can't connect to amqp://127.0.0.1:1" in refused(shell, "channel", "ping", "D.2")
     shell.ok("channel", "start", "D.2")
     state_comes(here, "D.2", "retrying")
-    told = shell.ok("channel", "status")
-    assert "D.2: 9 short retries left: can't connect to amqp://127.0.0.1:1" in told
+    output = shell.ok("channel", "status")
+    assert "D.2: 9 short retries left: can't connect to amqp://127.0.0.1:1" in output
     (status,) = shell.json("channel", "status", "D.2")
     assert (status["short_retries_left"], status["long_retries_left"]) == (9, 999_999_999)
     assert "retry: 20" in shell.ok("channel", "status", "D.2")

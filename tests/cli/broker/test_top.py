@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 import postroom
-from postroom.cli.broker.top_view import Look, View
+from postroom.cli.broker.top_view import Snapshot, View
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.configuration.channels import ChannelConfig
 from postroom.server.configuration.config import QueueConfig
@@ -89,10 +89,10 @@ def line_of(text: str, name: str) -> list[str]:
 
 
 def test_rates_are_what_lies_between_two_looks() -> None:
-    before = Look(
+    before = Snapshot(
         10.0, broker(), [queue("q", 100, 5)], [channel("A.B", messages=50)], [connection("h:1", 5, 10)]
     )
-    now = Look(
+    now = Snapshot(
         12.0, broker(), [queue("q", 200, 25, 2)], [channel("A.B", messages=55)], [connection("h:1", 5, 30)]
     )
     text = text_of(View(before, now))
@@ -102,16 +102,16 @@ def test_rates_are_what_lies_between_two_looks() -> None:
 
 
 def test_without_a_look_before_there_are_no_rates() -> None:
-    text = text_of(View(None, Look(10.0, broker(), [queue("q", 100, 5)], [], [])))
+    text = text_of(View(None, Snapshot(10.0, broker(), [queue("q", 100, 5)], [], [])))
     assert line_of(text, "q")[-3:-1] == ["–", "–"]
-    assert View(None, Look(1.0, broker(), [queue("q", 1, 1)], [], [])).as_json()["queues"] == [
+    assert View(None, Snapshot(1.0, broker(), [queue("q", 1, 1)], [], [])).as_json()["queues"] == [
         {**queue("q", 1, 1), "in_s": None, "out_s": None}
     ]
 
 
 def test_counters_that_begin_anew_give_no_negative_rate() -> None:
-    before = Look(1.0, broker(), [queue("q", 100, 0)], [], [])
-    text = text_of(View(before, Look(2.0, broker(), [queue("q", 3, 0)], [], [])))
+    before = Snapshot(1.0, broker(), [queue("q", 100, 0)], [], [])
+    text = text_of(View(before, Snapshot(2.0, broker(), [queue("q", 3, 0)], [], [])))
     assert line_of(text, "q")[-3:-1] == ["0", "0"]
 
 
@@ -119,7 +119,7 @@ def test_a_channel_says_why_it_does_not_run_and_what_is_in_doubt() -> None:
     retrying = channel("R", "retrying", reason="no route")
     doubtful = channel("D", "stopped", in_doubt=True, in_doubt_messages=3, reason="stopped by a command")
     long = channel("L", "retrying", reason="no route", short_retries_left=0)
-    text = text_of(View(None, Look(1.0, broker(), [], [retrying, doubtful, long], [])), 140)
+    text = text_of(View(None, Snapshot(1.0, broker(), [], [retrying, doubtful, long], [])), 140)
     assert "9 short retries left: no route" in text and "99 long retries left: no route" in text
     assert line_of(text, "D")[:5] == ["D", "stopped", "PARIS", "3", "7"]
     assert "stopped by a command" in text
@@ -134,27 +134,27 @@ def test_a_channel_says_why_it_does_not_run_and_what_is_in_doubt() -> None:
     ],
 )
 def test_what_comes_first(sort: str, order: list[str]) -> None:
-    before = Look(1.0, broker(), [queue("idle", 0, 0), queue("deep", 9, 9), queue("busy", 0, 0)], [], [])
-    now = Look(2.0, broker(), [queue("idle", 0, 0), queue("deep", 9, 9), queue("busy", 50, 0)], [], [])
+    before = Snapshot(1.0, broker(), [queue("idle", 0, 0), queue("deep", 9, 9), queue("busy", 0, 0)], [], [])
+    now = Snapshot(2.0, broker(), [queue("idle", 0, 0), queue("deep", 9, 9), queue("busy", 50, 0)], [], [])
     assert [row[0] for row in View(before, now, sort).sections()[1].rows] == order
 
 
 def test_a_small_terminal_shows_the_first_rows_of_each_table() -> None:
     queues = [queue(f"q{number:03}", 0, 0) for number in range(100)]
-    text = text_of(View(None, Look(1.0, broker(), queues, [channel("A.B")], [])), 80, 20)
+    text = text_of(View(None, Snapshot(1.0, broker(), queues, [channel("A.B")], [])), 80, 20)
     assert len(text.splitlines()) == 20
     assert "Queues (100, 12 shown)" in text and "A.B" in text
 
 
 def test_nothing_is_wider_than_the_terminal() -> None:
     wide = channel("A" * 20, "retrying", reason="x" * 200, partner="P" * 20)
-    text = text_of(View(None, Look(1.0, broker(), [queue("q" * 300, 1, 1)], [wide], [])), 90)
+    text = text_of(View(None, Snapshot(1.0, broker(), [queue("q" * 300, 1, 1)], [wide], [])), 90)
     assert max(len(line) for line in text.splitlines()) <= 90
 
 
 def test_troubles_of_the_broker_are_in_the_first_line() -> None:
     text = text_of(
-        View(None, Look(1.0, broker(blocked_sends=3, alarms=[{"name": "puts-refused"}]), [], [], []))
+        View(None, Snapshot(1.0, broker(blocked_sends=3, alarms=[{"name": "puts-refused"}]), [], [], []))
     )
     assert "3 sends blocked" in text.splitlines()[0] and "puts-refused" in text.splitlines()[0]
 
@@ -173,9 +173,9 @@ def test_one_look_at_a_running_broker() -> None:
         assert line_of(text, "A.B")[:2] == ["A.B", "inactive"]
         assert DYNAMIC_PREFIX not in text and "←" in text
         assert DYNAMIC_PREFIX in shell.ok("top", "--once", "--all")
-        told = json.loads(shell.ok("top", "--once", "--json"))
-        assert {each["name"] for each in told["queues"]} == {"B", "work"}
-        assert told["channels"][0]["state"] == "inactive" and told["broker"]["container_id"] == "A"
+        output = json.loads(shell.ok("top", "--once", "--json"))
+        assert {each["name"] for each in output["queues"]} == {"B", "work"}
+        assert output["channels"][0]["state"] == "inactive" and output["broker"]["container_id"] == "A"
 
 
 @pytest.mark.sockets

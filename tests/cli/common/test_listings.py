@@ -108,9 +108,9 @@ def test_every_listing_is_here() -> None:
 @pytest.mark.parametrize("name", LISTINGS)
 def test_nothing_is_cut_in_a_pipe(shell: Shell, name: str) -> None:
     arguments, wanted = LISTINGS[name]
-    told = shell.ok(*name.split(), *arguments)
+    output = shell.ok(*name.split(), *arguments)
     rows = shell.json(*name.split(), *arguments)
-    words = set(re.split(r"\s+", told))
+    words = set(re.split(r"\s+", output))
     assert words >= set(wanted)
     if name != "dlq list":
         assert words >= {
@@ -118,13 +118,13 @@ def test_nothing_is_cut_in_a_pipe(shell: Shell, name: str) -> None:
         }
     if name not in (*OF_MESSAGES, "connection list"):  # the command's own is gone by now
         assert words >= {str(row["name"]) for row in rows if not row.get("dynamic")}
-    assert "…" not in re.sub(r"\S…(?=\s*\n)", "", told) if name in OF_MESSAGES else "…" not in told
-    assert not re.search("[┃│━─]", told)
+    assert "…" not in re.sub(r"\S…(?=\s*\n)", "", output) if name in OF_MESSAGES else "…" not in output
+    assert not re.search("[┃│━─]", output)
 
 
 @pytest.mark.parametrize("command", ["queue show", "queue stats"])
 def test_what_is_shown_of_one_is_whole(shell: Shell, command: str) -> None:
     (row,) = shell.json("queue", "list", WIDE)
-    told = shell.ok(*command.split(), WIDE)
-    assert f"{row['bytes_current']:,}" in told.split()
-    assert not re.search("[┃│━─…]", told)
+    output = shell.ok(*command.split(), WIDE)
+    assert f"{row['bytes_current']:,}" in output.split()
+    assert not re.search("[┃│━─…]", output)

@@ -51,10 +51,10 @@ def test_on_a_terminal_a_long_cell_goes_on_in_the_next_line(
     table = new_table("name", "more", "count", numbers=("count",))
     table.add_row(LONG_NAME, "x" * 100, "1,000")
     show_table(table)
-    told = capsys.readouterr().out
-    assert "…" not in told and max(map(len, told.splitlines())) <= 40
-    letters = re.sub(r"[^a-wyz.]", "", told.partition("count")[2])
-    assert letters == LONG_NAME and told.count("x") == 100
+    output = capsys.readouterr().out
+    assert "…" not in output and max(map(len, output.splitlines())) <= 40
+    letters = re.sub(r"[^a-wyz.]", "", output.partition("count")[2])
+    assert letters == LONG_NAME and output.count("x") == 100
 
 
 def test_every_table_is_made_alike() -> None:

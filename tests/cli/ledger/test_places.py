@@ -26,7 +26,7 @@ def run(*words: object, **environment: str) -> tuple[int, str]:
 
 def test_upload_tells_each_file_once(folder: Path, tmp_path: Path) -> None:
     code, said = run("upload", "--data", folder, "--to", tmp_path / "store")
-    sealed = [each for each in FolderPlace(folder).look().segments if each.is_sealed]
+    sealed = [each for each in FolderPlace(folder).snapshot().segments if each.is_sealed]
     assert code == 0 and [line.split()[0] for line in said.splitlines()] == [each.name for each in sealed]
     assert run("upload", "--data", folder, "--to", tmp_path / "store") == (0, "")
 
@@ -41,7 +41,7 @@ def test_export_says_how_much_from_every_place(folder: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "text"),
     [
         (("upload", "--data", "nowhere", "--to", "x"), "no ledger here"),
         (("upload", "--data", "DATA", "--to", "nope://x"), "nope://x"),
@@ -56,13 +56,13 @@ def test_export_says_how_much_from_every_place(folder: Path, tmp_path: Path) -> 
     ],
 )
 def test_refusals_are_one_line(
-    folder: Path, tmp_path: Path, words: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, words: tuple[str, ...], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("postroom.spark.places.http_client.FIRST_PAUSE_S", 0.001)
-    code, said = run(*(str(folder) if word == "DATA" else word for word in words))
-    assert code == 1 and said.startswith("Error: ") and told in said
-    assert len(said.splitlines()) == 1
+    code, message = run(*(str(folder) if word == "DATA" else word for word in words))
+    assert code == 1 and message.startswith("Error: ") and text in message
+    assert len(message.splitlines()) == 1
 
 
 def test_a_personal_column_without_action_is_wrong_usage(folder: Path) -> None:

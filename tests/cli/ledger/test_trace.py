@@ -106,12 +106,12 @@ def test_a_position_of_many_lines_is_told_in_parts(
     ok(broker, "put", "news", "x", "--topic")
     ok(broker, "get", "news::b")
     (kept,) = map(json.loads, ok(broker, "message", "list", "news::a", "--json"))
-    asked = ("trace", "--serial", str(kept["serial"]), "--json")
-    whole = ok(broker, *asked)
+    text = ("trace", "--serial", str(kept["serial"]), "--json")
+    whole = ok(broker, *text)
     positions = [json.loads(line)["position"] for line in whole]
     assert positions.count(positions[0]) == 5
     monkeypatch.setattr(ledger_queries, "MAX_ANSWERED_LINES", lines)
-    assert ok(broker, *asked) == whole
+    assert ok(broker, *text) == whole
 
 
 @pytest.mark.parametrize(
@@ -217,9 +217,9 @@ def test_requests_that_can_not_be(broker: BrokerThread) -> None:
     with ConnectionFactory(broker.url).create_connection() as connection:
         management = connection.create_management()
 
-        def answer(operation: str, **said: object) -> str:
+        def answer(operation: str, **body: object) -> str:
             with pytest.raises(ManagementException) as failed:
-                management.request(operation, kind=LEDGER_TYPE, body=said)
+                management.request(operation, kind=LEDGER_TYPE, body=body)
             return str(failed.value)
 
         assert "say which message" in answer("FIND-MESSAGES")

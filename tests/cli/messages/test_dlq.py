@@ -258,8 +258,8 @@ def test_without_a_queue_it_is_the_queue_managers(shell: Shell, tmp_path: Path) 
 def test_sentences_for_people(broker: BrokerThread, shell: Shell, queue: str, rules) -> None:
     created(shell, f"{queue}.x")
     send(broker, queue, dead_letter("a"), Message("b", message_id="id-b"))
-    told = shell.ok("dlq", "handle", "--rules", rules(f"ACTION(FWD) FWDQ('{queue}.x')"))
-    first, *between, last = told.splitlines()
+    output = shell.ok("dlq", "handle", "--rules", rules(f"ACTION(FWD) FWDQ('{queue}.x')"))
+    first, *between, last = output.splitlines()
     assert first == f"handling {queue} by 1 rules"
     assert sorted(between) == [
         f"id-a: forwarded to {queue}.x (rule at line 3)",
@@ -288,8 +288,8 @@ def test_dead_letters_are_listed_and_shown(broker: BrokerThread, shell: Shell, q
         "put-time": "01020304",
     }
     assert second["dead_letter"] is None
-    told = shell.ok("dlq", "list", queue)
-    assert "MQRC_Q_FULL" in told and "ORDERS@PARIS" in told
+    output = shell.ok("dlq", "list", queue)
+    assert "MQRC_Q_FULL" in output and "ORDERS@PARIS" in output
     shown = shell.ok("dlq", "show", queue, "--serial", str(first["serial"]))
     assert "MQRC_Q_FULL" in shown and "body: a" in shown
     assert shell.run("dlq", "show", "--serial", "1").exit_code == 2
@@ -308,14 +308,14 @@ def test_it_waits_for_more_and_gives_back_what_it_has(
     file = rules("DESTQ('*.full') ACTION(RETRY) RETRY(9)", "ACTION(RETRY)", control="RETRYINT(600)")
     with handling(broker, file) as process:
         assert process.stdout is not None
-        told = [json.loads(process.stdout.readline())["event"]]
+        output = [json.loads(process.stdout.readline())["event"]]
         for body, destination in (("a", f"{queue}.target"), ("b", full), ("c", f"{queue}.target")):
             send(broker, queue, dead_letter(body, destination))
-            told.append(json.loads(process.stdout.readline())["event"])
+            output.append(json.loads(process.stdout.readline())["event"])
         process.send_signal(signal.SIGTERM)
-        told += [json.loads(line)["event"] for line in process.stdout.read().splitlines()]
+        output += [json.loads(line)["event"] for line in process.stdout.read().splitlines()]
         assert process.wait(20) == 0
-    assert told == ["started", "retried", "failed", "retried", "ended"]
+    assert output == ["started", "retried", "failed", "retried", "ended"]
     (row,) = shell.json("message", "list", queue)
     assert (row["body"], row["states"], row["delivery_count"]) == ("b", ["visible"], 0)
 
@@ -346,8 +346,8 @@ def test_killed_at_any_moment_nothing_is_lost_or_twice(
             for _ in range(done + 1):
                 process.stdout.readline()
             process.send_signal(signal.SIGKILL)
-            told = process.stdout.read().splitlines()
-            assert not any(json.loads(line)["event"] == "ended" for line in told if line.endswith("}"))
+            output = process.stdout.read().splitlines()
+            assert not any(json.loads(line)["event"] == "ended" for line in output if line.endswith("}"))
         broker.wait_until(lambda broker: len(broker.connections) == 0)
     handled(shell, file)
     assert bodies(shell, queue) == []

@@ -74,8 +74,8 @@ def test_messages_are_moved(broker: BrokerThread, shell: Shell, queue: str) -> N
     target = f"{queue}.target"
     shell.ok("queue", "create", target)
     numbered(broker, queue, 4)
-    told = shell.ok("message", "move", queue, target, "--selector", "n > 1")
-    assert told == f"moved 2 messages from {queue} to {target}\n"
+    output = shell.ok("message", "move", queue, target, "--selector", "n > 1")
+    assert output == f"moved 2 messages from {queue} to {target}\n"
     (row, _) = shell.json("message", "list", target)
     assert (row["message_id"], row["origin_queue"]) == ("m2", queue)
     shell.ok("queue", "pause", target, "production")

@@ -33,8 +33,8 @@ def test_a_confirm_id_and_a_lock_are_listed_and_ended(shell: Shell, queue: str) 
     assert of_lock["lock_id"] == lock["lock_id"] == of_8["lock_id"] == int(str(of_lock["name"]))
     assert (of_8["confirm_id"], of_8["messages"]) == (8, 1)
     assert all(int(str(each["since_us"])) > 0 for each in (of_7, of_lock, of_8))
-    told = shell.ok("store", "list", queue)
-    assert f"8 (through lock {lock['lock_id']})" in told and "1, 1 got through it" in told
+    output = shell.ok("store", "list", queue)
+    assert f"8 (through lock {lock['lock_id']})" in output and "1, 1 got through it" in output
     assert shell.ok("store", "end", str(of_7["name"])) == "gave back 2 messages\n"
     assert shell.ok("store", "end", str(of_lock["name"])) == "gave back 1 messages\n"
     assert shell.json("store", "end", str(of_8["name"])) == [{"count": 1}]

@@ -46,8 +46,8 @@ def test_durable_pauses_survive_a_kill_and_the_others_do_not(tmp_path: Path) -> 
         shell.ok("queue", "resume", "made.again", "insertion")
         shell.ok("queue", "pause", "plain")
         assert paused(shell, "q") == ["production", "insertion", "consumption"]
-        told = shell.ok("queue", "show", "q")
-        assert "consumption is paused, also after a restart" in told and "insertion is paused\n" in told
+        output = shell.ok("queue", "show", "q")
+        assert "consumption is paused, also after a restart" in output and "insertion is paused\n" in output
     with serving(tmp_path) as shell:
         assert paused(shell, "q") == ["production", "consumption"]
         assert paused(shell, "made.again") == paused(shell, "plain") == []

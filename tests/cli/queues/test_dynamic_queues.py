@@ -21,11 +21,11 @@ def test_reply_queues_are_one_line_of_the_list(broker: BrokerThread, shell: Shel
             mine = session.create_temporary_queue()
             session.create_producer(mine.destination).send(f"{number}")
         session.create_temporary_topic()
-        told = shell.ok("queue", "list")
-        (line,) = (each for each in told.splitlines() if "dynamic" in each)
-        assert line.startswith(f"{COUNT + 1} dynamic queues (--all)") and DYNAMIC_PREFIX not in told
+        output = shell.ok("queue", "list")
+        (line,) = (each for each in output.splitlines() if "dynamic" in each)
+        assert line.startswith(f"{COUNT + 1} dynamic queues (--all)") and DYNAMIC_PREFIX not in output
         current = line.partition("(--all)")[2].split()[0]
-        assert current == f"{COUNT}" and queue in told
+        assert current == f"{COUNT}" and queue in output
         assert shell.ok("queue", "list", "--all").count(DYNAMIC_PREFIX) == COUNT + 1
         assert "1 dynamic topics (--all)" in shell.ok("topic", "list")
         assert "dynamic" not in shell.ok("queue", "list", queue)

@@ -124,8 +124,8 @@ def test_a_bad_value_is_refused_as_at_creation(shell: Shell, plain: str, name: s
     result = shell.run("queue", "alter", plain, *said({"max_ttl_ms": 5, name: value}))
     created = shell.run("queue", "create", f"{plain}.new", *said({name: value}))
     assert result.exit_code == created.exit_code == 3
-    told = result.stderr.partition(": ")[2].partition(": ")[2].replace(plain, "Q")
-    assert told == created.stderr.partition(": ")[2].partition(": ")[2].replace(f"{plain}.new", "Q")
+    output = result.stderr.partition(": ")[2].partition(": ")[2].replace(plain, "Q")
+    assert output == created.stderr.partition(": ")[2].partition(": ")[2].replace(f"{plain}.new", "Q")
     assert shell.json("queue", "list", plain) == [before]
 
 

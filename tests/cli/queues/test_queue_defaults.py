@@ -34,9 +34,9 @@ def test_a_plain_queue_is_as_by_default(shell: Shell) -> None:
 
 def test_what_is_taken_away_is_told_as_no_default(shell: Shell) -> None:
     shell.ok("queue", "create", "bare", "--set", "redelivery_limit=-1", "--set", "dead_letter_queue=")
-    told = shell.ok("queue", "show", "bare")
-    assert "  redelivery_limit: -1  (default: 10; by management)\n" in told
-    assert '  dead_letter_queue: ""  (default: "postroom.dead"; by management)\n' in told
+    output = shell.ok("queue", "show", "bare")
+    assert "  redelivery_limit: -1  (default: 10; by management)\n" in output
+    assert '  dead_letter_queue: ""  (default: "postroom.dead"; by management)\n' in output
     shell.ok("queue", "alter", "bare", "--set", "redelivery_limit=10")
     assert "redelivery_limit" not in shell.ok("queue", "show", "bare")
 

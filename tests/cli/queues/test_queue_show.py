@@ -118,10 +118,12 @@ def test_a_queue_is_shown_with_what_differs_and_who_holds(
         of_consumer, of_store = holders
         assert of_consumer["container_id"] == "holder.of.one" and of_consumer["messages"] >= 1
         assert (of_store["held_by"], of_store["confirm_id"], of_store["messages"]) == ("confirm_id", 77, 1)
-        told = shell.ok("queue", "show", queue)
-    assert "  max_messages: 100  (default: -1; by management)\n" in told and "redelivery_limit" not in told
-    assert "counting since 20" in told and "when there were 0 current and 0 pending (0 bytes)" in told
-    assert "production is paused" in told and "holder.of.one" in told and "confirm 77" in told
+        output = shell.ok("queue", "show", queue)
+    assert (
+        "  max_messages: 100  (default: -1; by management)\n" in output and "redelivery_limit" not in output
+    )
+    assert "counting since 20" in output and "when there were 0 current and 0 pending (0 bytes)" in output
+    assert "production is paused" in output and "holder.of.one" in output and "confirm 77" in output
     assert "  redelivery_limit: -1\n" in shell.ok("queue", "show", queue, "--all")
 
 
@@ -185,9 +187,9 @@ def test_who_has_said_what_is_not_the_default(tmp_path: Path) -> None:
         again = "configured is in the configuration, too: the next start takes what stands there\n"
         assert altered.stderr == again
         assert shell.run("queue", "alter", "made", "--set", "max_bytes=99").stderr == ""
-        told = shell.ok("queue", "show", "configured")
-        assert "redelivery_limit: 3  (default: 10; by the configuration)" in told
-        assert "max_messages: 11  (default: -1; by management, until the next start)" in told
+        output = shell.ok("queue", "show", "configured")
+        assert "redelivery_limit: 3  (default: 10; by the configuration)" in output
+        assert "max_messages: 11  (default: -1; by management, until the next start)" in output
         assert "max_messages: 20  (default: -1; by management)" in shell.ok("queue", "show", "made")
         (shown,) = shell.json("queue", "show", "configured")
         assert shown["sources"] == {
@@ -196,8 +198,8 @@ def test_who_has_said_what_is_not_the_default(tmp_path: Path) -> None:
         }
     with BrokerThread(config, folder=tmp_path) as broker:
         shell = Shell(broker.url)
-        told = shell.ok("queue", "show", "configured")
-        assert "max_messages: 10  (default: -1; by the configuration)" in told
+        output = shell.ok("queue", "show", "configured")
+        assert "max_messages: 10  (default: -1; by the configuration)" in output
         assert "max_messages: 20  (default: -1; by management)" in shell.ok("queue", "show", "made")
     later = make_config(
         queue=[configured], **changes | {"queue_defaults": QueueDefaultsConfig(redelivery_limit=7)}

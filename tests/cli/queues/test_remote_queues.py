@@ -25,8 +25,8 @@ def test_remote_queues_are_defined_altered_shown_and_deleted(shell: Shell) -> No
     (listed,) = shell.json("remote-queue", "list", "SA")
     assert (listed["leads_to"], listed["waits_on"]) == ("ORDERS@QM2", "QM2")
     assert "ORDERS" in shell.ok("remote-queue", "list")
-    told = shell.ok("remote-queue", "alter", "SALES", "--set", "transmission_queue=NONE")
-    assert told == 'altered SALES: transmission_queue "" → "NONE"\n'
+    output = shell.ok("remote-queue", "alter", "SALES", "--set", "transmission_queue=NONE")
+    assert output == 'altered SALES: transmission_queue "" → "NONE"\n'
     shown = shell.ok("remote-queue", "show", "SALES")
     assert "transmission_queue: NONE" in shown and "MQRC_UNKNOWN_XMIT_Q" in shown
     refused = shell.run("put", "SALES", "lost")

@@ -27,21 +27,21 @@ def _run(*arguments: str) -> Result:
 
 def _finds(monkeypatch: pytest.MonkeyPatch, result: AuditResult) -> list[AuditOptions]:
     """Have the audit find that; returns what it was asked."""
-    asked: list[AuditOptions] = []
+    runs: list[AuditOptions] = []
 
     def run(options: AuditOptions, session: Any, say: Any) -> AuditResult:
-        asked.append(options)
+        runs.append(options)
         return result
 
     monkeypatch.setattr(command, "run_audit", run)
-    return asked
+    return runs
 
 
 UNPROVEN = (Unproven("a", "everything", "the history begins at position 9", 0),)
 
 
 @pytest.mark.parametrize(
-    ("result", "code", "said"),
+    ("result", "code", "text"),
     [
         (replace(RESULT, managers=(), crossings=()), ExitCode.CLEAN, ": every message is accounted for"),
         (
@@ -63,12 +63,12 @@ UNPROVEN = (Unproven("a", "everything", "the history begins at position 9", 0),)
     ],
 )
 def test_the_exit_code_is_the_verdict(
-    monkeypatch: pytest.MonkeyPatch, result: AuditResult, code: ExitCode, said: str
+    monkeypatch: pytest.MonkeyPatch, result: AuditResult, code: ExitCode, text: str
 ) -> None:
     _finds(monkeypatch, result)
     ended = _run("--data", "x")
     assert ended.exit_code == code
-    assert said in ended.stdout.replace("\n", " ")
+    assert text in ended.stdout.replace("\n", " ")
 
 
 def test_json_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,15 +140,15 @@ def test_of_a_task_s_failure_the_cause_is_told() -> None:
 def test_the_cut_is_said_before_spark_starts(tmp_path: Path) -> None:
     maker = LedgerMaker(tmp_path / "london")
     maker.put(maker.queue("orders"))
-    said: list[str] = []
+    lines: list[str] = []
 
     def session(records: int) -> AbstractContextManager[Any]:
         assert records == 2
         raise LedgerError("far enough")
 
     with pytest.raises(LedgerError, match="far enough"):
-        command.run_audit(AuditOptions((str(maker.finish()),)), session, said.append)
-    assert said == ["Ledger 0195f2a0-0000-7000-8000-00000000000a (london): positions 1 to 2"]
+        command.run_audit(AuditOptions((str(maker.finish()),)), session, lines.append)
+    assert lines == ["Ledger 0195f2a0-0000-7000-8000-00000000000a (london): positions 1 to 2"]
 
 
 def test_an_audit_that_is_cut_off_leaves_no_verdict_of_the_one_before(tmp_path: Path) -> None:
@@ -174,10 +174,12 @@ def test_dynamic_queues_are_one_line_unless_they_do_not_balance(monkeypatch: pyt
     queues = (*RESULT.queues, *map(_dynamic, range(10, 110)), _dynamic(200, 1))
     result = replace(RESULT, queues=queues)
     _finds(monkeypatch, result)
-    told = _run("--data", "x").stdout
-    (line,) = (each for each in told.splitlines() if "100 dynamic queues" in each)
+    output = _run("--data", "x").stdout
+    (line,) = (each for each in output.splitlines() if "100 dynamic queues" in each)
     assert [cell.strip() for cell in line.strip("│").split("│")][1:3] == ["0", "1,000"]
-    assert told.count(DYNAMIC_PREFIX) == 1 and f"{DYNAMIC_PREFIX}{200:032x}" in told and "orders" in told
+    assert (
+        output.count(DYNAMIC_PREFIX) == 1 and f"{DYNAMIC_PREFIX}{200:032x}" in output and "orders" in output
+    )
     assert _run("--data", "x", "--all").stdout.count(DYNAMIC_PREFIX) == SHOWN_QUEUES - 1
     printed = json.loads(_run("--data", "x", "--json").stdout)
     assert result_of(printed) == result

@@ -39,16 +39,16 @@ def test_sinks_are_listed(shell: Shell) -> None:
     lines = shell.ok("list").splitlines()
     (row,) = [line for line in lines if "app" in line]
     assert row.split()[:4] == ["app", "q", "0", "12"]
-    (said,) = (json.loads(line) for line in shell.ok("list", "--json").splitlines())
-    assert (said["branches"], said["messages"], said["digest"]) == (2, 1, "d")
+    (output,) = (json.loads(line) for line in shell.ok("list", "--json").splitlines())
+    assert (output["branches"], output["messages"], output["digest"]) == (2, 1, "d")
 
 
 def test_a_sink_is_shown_with_its_branches(shell: Shell) -> None:
-    told = shell.ok("show", "app")
-    assert "position: 12" in told and "run_id: r1" in told
-    assert "sealed" in told and "open" in told
-    said = json.loads(shell.ok("show", "app", "--json"))
-    assert [each["partition"] for each in said["open_branches"]] == [0, 3]
+    output = shell.ok("show", "app")
+    assert "position: 12" in output and "run_id: r1" in output
+    assert "sealed" in output and "open" in output
+    printed = json.loads(shell.ok("show", "app", "--json"))
+    assert [each["partition"] for each in printed["open_branches"]] == [0, 3]
 
 
 def test_branches_are_rolled_back(shell: Shell, controller: Controller) -> None:

@@ -28,8 +28,8 @@ def shell() -> Iterator[SparkShell]:
 def test_they_are_listed_and_shown(shell: SparkShell) -> None:
     (row,) = [line for line in shell.spark("list").splitlines() if "lake" in line]
     assert row.split()[:4] == ["lake", "orders", "0", "5"]
-    (said,) = (json.loads(line) for line in shell.spark("list", "--json").splitlines())
-    assert (said["state"], said["held"], said["window"]) == ("active", 0, 5)
+    (output,) = (json.loads(line) for line in shell.spark("list", "--json").splitlines())
+    assert (output["state"], output["held"], output["window"]) == ("active", 0, 5)
     lines = shell.spark("show", "lake").splitlines()
     assert "queue: orders" in lines and "ended_us: never" in lines
     assert json.loads(shell.spark("show", "lake", "--json"))["lease_s"] == 604_800

@@ -227,8 +227,8 @@ async def test_close_gives_back_what_was_not_settled() -> None:
         await broker.until(lambda: not broker.messages["q"])
         await session.close()
         assert consumer.is_closed
-        told = {place: state for places, state, _ in broker.dispositions for place in places}
-        assert told == {0: Modified(delivery_failed=True), 1: Released(), 2: Released()}
+        fields = {place: state for places, state, _ in broker.dispositions for place in places}
+        assert fields == {0: Modified(delivery_failed=True), 1: Released(), 2: Released()}
         with pytest.raises(IllegalStateException):
             await consumer.receive()
 
@@ -242,8 +242,8 @@ async def test_closing_the_connection_does_so_too() -> None:
         assert await bodies(consumer, 1) == ["seen"]
         await broker.until(lambda: not broker.messages["q"])
         await connection.close()
-        told = {place: state for places, state, _ in broker.dispositions for place in places}
-        assert told == {0: Modified(delivery_failed=True), 1: Released()}
+        fields = {place: state for places, state, _ in broker.dispositions for place in places}
+        assert fields == {0: Modified(delivery_failed=True), 1: Released()}
 
 
 @asynchronous

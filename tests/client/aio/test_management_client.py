@@ -34,8 +34,8 @@ class Node:
         assert (address, request.reply_to) == ("$management", "made-for-you")
         if self.answers:
             status, body, properties = self.answers.pop(0)
-            said = {"statusCode": status, "statusDescription": "said", **properties}
-            reply = Message(body, properties=said, correlation_id=request.message_id)
+            fields = {"statusCode": status, "statusDescription": "said", **properties}
+            reply = Message(body, properties=fields, correlation_id=request.message_id)
             asyncio.get_running_loop().call_soon(self.broker.put, "made-for-you", encode_message(reply, None))
 
 

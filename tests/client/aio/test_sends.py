@@ -411,33 +411,33 @@ def test_completions_of_the_blocking_face(connection: Connection) -> None:
     """They are called in a thread of their own, and may send by themselves."""
     session = connection.create_session()
     producer = session.create_producer("q")
-    told: list[object] = []
+    completed: list[object] = []
     threads: set[str] = set()
 
     def done(message: Message) -> None:
         threads.add(threading.current_thread().name)
         if message.body == "first":
             producer.send("second", on_completion=done)
-        told.append(message.body)
+        completed.append(message.body)
 
     producer.send("first", on_completion=done)
     producer.close()
-    assert told == ["first", "second"]
+    assert completed == ["first", "second"]
     assert all(name.startswith("postroom-listener") for name in threads)
     assert [message.body for message in session.create_browser("q")] == ["first", "second"]
 
 
 def test_the_exception_listener_of_the_blocking_face(connection: Connection) -> None:
     heard: list[JMSException] = []
-    told = threading.Event()
+    notified = threading.Event()
 
     def listen(failure: JMSException) -> None:
         heard.append(failure)
-        told.set()
+        notified.set()
 
     connection.set_exception_listener(listen)
     session = connection.create_session()
     producer = session.create_producer(None)
     producer.send(TextMessage("a", durable=False), destination=Topic("bad.#.name"))
-    assert told.wait(10)
+    assert notified.wait(10)
     assert isinstance(heard[0], JMSException)

@@ -51,8 +51,8 @@ def queue(broker: BrokerThread) -> str:
 
 
 def failover(*brokers: FakeBroker, **options: object) -> str:
-    said = "&".join(f"failover.{name}={value}" for name, value in options.items())
-    return f"failover:({','.join(broker.url for broker in brokers)})?{said}"
+    text = "&".join(f"failover.{name}={value}" for name, value in options.items())
+    return f"failover:({','.join(broker.url for broker in brokers)})?{text}"
 
 
 # --- links

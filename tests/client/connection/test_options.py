@@ -85,13 +85,13 @@ def test_each_option_has_a_name_in_the_url(name: str, text: str, expected: dict[
 
 
 def test_every_field_has_a_name_in_the_url() -> None:
-    said = {path for path, _ in URL_OPTIONS.values()}
+    paths = {path for path, _ in URL_OPTIONS.values()}
     policies = {"prefetch": PrefetchPolicy, "redelivery": RedeliveryPolicy, "presettle": PresettlePolicy}
     for each in fields(ClientOptions):
         if each.name in policies:
-            assert {f"{each.name}.{part.name}" for part in fields(policies[each.name])} <= said
+            assert {f"{each.name}.{part.name}" for part in fields(policies[each.name])} <= paths
         else:
-            assert each.name in said
+            assert each.name in paths
 
 
 @pytest.mark.parametrize(
@@ -195,9 +195,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 
 @asynchronous
-async def over_tls(certificate: Certificate, **said: Any) -> None:
+async def over_tls(certificate: Certificate, **options: Any) -> None:
     async with tls_broker(certificate, wants_one=True) as broker:
-        connection = await broker.connect(tls=TlsOptions(ca_file=certificate.certificate, **said))
+        connection = await broker.connect(tls=TlsOptions(ca_file=certificate.certificate, **options))
         await connection.create_session()
 
 
@@ -284,9 +284,9 @@ def test_numbers_that_are_no_options_are_refused(said: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["send_timeout_s", "close_timeout_s", "drain_timeout_s"])
 def test_negative_times_are_refused(name: str) -> None:
-    said: dict[str, Any] = {name: -1}
+    times: dict[str, Any] = {name: -1}
     with pytest.raises(ValueError, match=name):
-        replace(NONE, **said)
+        replace(NONE, **times)
 
 
 def test_an_outcome_of_the_redelivery_policy_goes_by_number() -> None:

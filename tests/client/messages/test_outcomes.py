@@ -109,8 +109,8 @@ def test_the_reason_of_a_retry_is_told_to_the_next_attempt(orders: MessageConsum
 def test_a_dead_letter_has_its_reason(connection: Connection, strict: MessageConsumer) -> None:
     next(strict).dead_letter("no such city", condition="shop:unknown-city")
     [letter] = dead(connection)
-    said = [letter.annotations[name] for name in (REASON, DESCRIPTION, ORIGIN)]
-    assert said == ["shop:unknown-city", "no such city", "strict"]
+    annotation = [letter.annotations[name] for name in (REASON, DESCRIPTION, ORIGIN)]
+    assert annotation == ["shop:unknown-city", "no such city", "strict"]
 
 
 def test_a_dead_letter_over_the_limit_has_the_reason_of_the_last_attempt(
@@ -216,8 +216,8 @@ def test_the_text_of_an_exception_is_made_fit_to_send(orders: MessageConsumer) -
     """The name of a file that is no UTF-8, as the operating system gives it."""
     with pytest.raises(FileNotFoundError), next(orders).process():
         raise FileNotFoundError("\udcff" * 2_000)
-    told = next(orders).annotations["x-opt-failure-reason"]
-    assert told == ("FileNotFoundError: " + "?" * 2_000)[:1_000]
+    annotation = next(orders).annotations["x-opt-failure-reason"]
+    assert annotation == ("FileNotFoundError: " + "?" * 2_000)[:1_000]
 
 
 def test_a_copy_of_a_message_has_no_outcome(orders: MessageConsumer) -> None:
@@ -242,8 +242,8 @@ def test_a_retry_after_a_time_is_delayed_and_stays_so_over_a_restart(tmp_path: P
             assert seen(orders) == ("b", 0)
             assert orders.receive_no_wait() is None
         with connection.create_management() as management:
-            told = management.read("postroom.queue", "orders")
-        assert (told["messages_redelivery_delay"], told["messages_current"]) == (1, 0)
+            answer = management.read("postroom.queue", "orders")
+        assert (answer["messages_redelivery_delay"], answer["messages_current"]) == (1, 0)
     with BrokerThread(config(), folder=folder) as broker:
         (entry,) = broker.call(lambda broker: broker.manager.queues["orders"].delayed.behind(0, 10))
         assert (entry.causes, entry.delivery_count, entry.failure_count) == (n.REDELIVERY_DELAY, 1, 1)

@@ -194,9 +194,9 @@ def test_where_it_is_said(broker: Broker, how: str) -> None:
             context.recover()
             assert consumer.receive_no_wait() is None
         return
-    said = {"url": None, "session": RecoverMode.BROKER, "session's text": "broker"}[how]
+    fields = {"url": None, "session": RecoverMode.BROKER, "session's text": "broker"}[how]
     with factory.create_connection() as connection:
-        session = connection.create_session(CLIENT, recover=said)  # type: ignore[arg-type]
+        session = connection.create_session(CLIENT, recover=fields)  # type: ignore[arg-type]
         consumer = session.create_consumer("slow")
         assert received(consumer, 1) == [("a", 0)]
         session.recover()

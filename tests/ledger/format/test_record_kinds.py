@@ -26,7 +26,7 @@ SPOTS = np.dtype(
     }
 )
 """A layout whose fields lie awry, those that tell apart at its end."""
-SPOTTED = Layout(SPOTS, said=("size", "colour"), taken=("name", "far", "size"))
+SPOTTED = Layout(SPOTS, key=("size", "colour"), taken=("name", "far", "size"))
 
 layouts = st.sampled_from(
     [
@@ -52,25 +52,25 @@ def records_of(dtype: np.dtype[Any], varied: tuple[str, ...], count: int, values
     return records
 
 
-def one_by_one(records: Array, said: tuple[str, ...], only: int | None) -> dict[Any, list[int]]:
+def one_by_one(records: Array, key: tuple[str, ...], only: int | None) -> dict[Any, list[int]]:
     """Which records say what, in the order of the first of each."""
     found: dict[Any, list[int]] = {}
     for index, record in enumerate(records):
         if only is None or record["type"] == only:
-            found.setdefault(tuple(int(record[name]) for name in said), []).append(index)
+            found.setdefault(tuple(int(record[name]) for name in key), []).append(index)
     return found
 
 
 def check(split: Split, records: Array, layout: Layout, most: int, only: int | None) -> None:
-    said = tuple(layout.said(Kind(0, 0, {})))
-    expected = one_by_one(records, said, only)
+    key = tuple(layout.key_values(Kind(0, 0, {})))
+    expected = one_by_one(records, key, only)
     if only is not None:
         assert split.types.tolist() == records["type"].tolist()
     if len(expected) > most:
         assert split.kinds is None
         return
     assert split.kinds is not None
-    assert [tuple(layout.said(kind).values()) for kind in split.kinds] == list(expected)
+    assert [tuple(layout.key_values(kind).values()) for kind in split.kinds] == list(expected)
     for kind, indexes in zip(split.kinds, expected.values(), strict=True):
         own = records[indexes]
         assert kind.count == len(own)

@@ -146,9 +146,9 @@ def test_history_that_is_gone_is_not_found_and_what_lives_is_carried(tmp_path: P
     gone = [serial for serial in ended if serial < first]
     carried = [serial for serial in bodies if serial < first and serial not in ended]
     assert gone and carried
-    told = dict(zip(bodies, found.found.tolist(), strict=True))
-    assert all(told[serial] for serial in carried)
-    assert not all(told[serial] for serial in gone)
+    fields = dict(zip(bodies, found.found.tolist(), strict=True))
+    assert all(fields[serial] for serial in carried)
+    assert not all(fields[serial] for serial in gone)
     for serial, known, state in zip(bodies, found.found, found.states, strict=True):
         assert known or (state == BodyState.DROPPED and serial in gone)
     ledger.close()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.ledger.options import LedgerOptions
-from postroom.ledger.reading.hashing import hash_id, hash_ids
+from postroom.ledger.reading.message_id_hash import hash_id, hash_ids
 from postroom.ledger.reading.message_id_index import HashedIds
 from postroom.model.codes import Event, State
 from postroom.model.ids import MESSAGE_ID, UNIQUE_ID, MessageIds, pack_unique_id, unpack_unique_id

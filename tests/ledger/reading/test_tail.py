@@ -21,7 +21,7 @@ from tests.ledger.puts import NOW_US, put
 
 def _agrees(watch: Watch, folder: Path) -> int:
     """The watch sees what a fresh reader sees; returns the last durable position."""
-    found, fresh = watch.look(), LedgerReader(folder)
+    found, fresh = watch.snapshot(), LedgerReader(folder)
     assert found.durable_through() == fresh.durable_through
     seen = [(s.number, s.first_position, s.last_position, s.is_sealed, s.epoch_id) for s in found.segments]
     assert seen == [
@@ -40,7 +40,7 @@ def test_looks_beside_a_ledger_that_writes_seals_and_drops_files(tmp_path: Path)
             put(ledger)
         ledger.submit()
         durable = ledger.wait()
-        found = watch.look()
+        found = watch.snapshot()
         assert seen <= found.durable_through() <= durable
         seen = found.durable_through()
         _positions(watch, tmp_path, max(found.segments[0].first_position, seen - 20), seen)
@@ -49,7 +49,7 @@ def test_looks_beside_a_ledger_that_writes_seals_and_drops_files(tmp_path: Path)
             assert _agrees(watch, tmp_path) >= durable
             ledger = Ledger.open(tmp_path, options, NOW_US)
     ledger.close()
-    assert watch.look().segments[-1].epoch == 4
+    assert watch.snapshot().segments[-1].epoch == 4
 
 
 def _journal(folder: Path, segment: Segment) -> bytes:
@@ -63,13 +63,13 @@ def _journal(folder: Path, segment: Segment) -> bytes:
 def _positions(watch: Watch, folder: Path, first: int, last: int) -> None:
     """The hints of a range lead to exactly its positions."""
     found = []
-    for segment in watch.look().segments:
+    for segment in watch.snapshot().segments:
         low, high = max(first, segment.first_position), min(last, segment.last_position)
         hint = watch.hint(segment, low, high) if low <= high else None
         if hint is not None:
             data = _journal(folder, segment)[hint.start : hint.end]
-            told = JournalHint.decode(hint.encode())
-            for chunk, _ in journal_chunks(segment.name, memoryview(data), segment, told, low, high):
+            text = JournalHint.decode(hint.encode())
+            for chunk, _ in journal_chunks(segment.name, memoryview(data), segment, text, low, high):
                 found += np.concatenate([chunk.arrivals["position"], chunk.transitions["position"]]).tolist()
             assert sorted(found)[-1] == high
     assert sorted(found) == list(range(last - len(found) + 1, last + 1))
@@ -82,7 +82,7 @@ def test_a_look_reads_only_what_was_written_since(tmp_path: Path, monkeypatch: p
         maker.put(queue, body=b"b" * 1000)
         maker.commit()
     watch = Watch(tmp_path)
-    watch.look()
+    watch.snapshot()
     sizes: list[int] = []
     read_at = RealFile.read_at
 
@@ -94,7 +94,7 @@ def test_a_look_reads_only_what_was_written_since(tmp_path: Path, monkeypatch: p
     last = maker.put(queue)
     maker.commit()
     maker.marker()
-    assert watch.look().durable_through() == last
+    assert watch.snapshot().durable_through() == last
     assert len(sizes) < 12  # two of them the superblock's
     assert sum(sizes) < 2000
 
@@ -106,16 +106,16 @@ def test_a_torn_tail_is_waited_for_and_a_marker_ends_it(tmp_path: Path) -> None:
     serial = maker.put(queue)
     maker.commit()
     watch = Watch(tmp_path)
-    assert watch.look().durable_through() == serial - 1
+    assert watch.snapshot().durable_through() == serial - 1
     journal = tmp_path / "00000001.journal"
     before = journal.read_bytes()
     maker.marker()
     after = journal.read_bytes()
     size = len(before.rstrip(b"\0"))
     journal.write_bytes(after[: size + 40] + bytes(len(after) - size - 40))  # half of the marker's header
-    assert watch.look().durable_through() == serial - 1
+    assert watch.snapshot().durable_through() == serial - 1
     journal.write_bytes(after)
-    assert watch.look().durable_through() == serial
+    assert watch.snapshot().durable_through() == serial
 
 
 def test_a_damaged_block_that_others_follow_is_told_with_its_place(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_damaged_block_that_others_follow_is_told_with_its_place(tmp_path: Pat
     queue = maker.queue("q")
     maker.commit()
     watch = Watch(tmp_path)
-    watch.look()
+    watch.snapshot()
     journal = tmp_path / "00000001.journal"
     at = len(journal.read_bytes().rstrip(b"\0"))
     for _ in range(3):
@@ -136,7 +136,7 @@ def test_a_damaged_block_that_others_follow_is_told_with_its_place(tmp_path: Pat
     data[at + 30] ^= 1
     journal.write_bytes(data)
     with pytest.raises(LedgerCorrupt, match=r"begins at position 2 is damaged, and valid blocks follow"):
-        watch.look()
+        watch.snapshot()
 
 
 def test_records_that_are_damaged_are_told_by_who_reads_them(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_records_that_are_damaged_are_told_by_who_reads_them(tmp_path: Path) -> 
     maker.put(queue, message_id=b"the-message")
     maker.finish()
     watch = Watch(tmp_path)
-    segment = watch.look().segments[-1]
+    segment = watch.snapshot().segments[-1]
     hint = watch.hint(segment, 1, 2)
     assert hint is not None
     data = (tmp_path / segment.name).read_bytes().replace(b"the-message", b"tha-message")
@@ -167,10 +167,10 @@ def test_a_restored_folder_is_walked_anew(tmp_path: Path) -> None:
         maker.put(queue)
         maker.commit()
     maker.finish()
-    assert watch.look().durable_through() == 7
+    assert watch.snapshot().durable_through() == 7
     shutil.rmtree(folder)
     shutil.copytree(backup, folder)
-    assert watch.look().durable_through() == 2
+    assert watch.snapshot().durable_through() == 2
 
 
 def test_a_sealed_journal_ends_at_its_seal_whatever_lies_behind(tmp_path: Path) -> None:
@@ -201,6 +201,6 @@ def test_a_newer_format_is_told_with_what_to_do(tmp_path: Path) -> None:
     data[4:8] = bytes(4)
     data[:FILE_HEADER_BYTES] = with_crc(bytes(data[:FILE_HEADER_BYTES]))
     journal.write_bytes(data)
-    for look in (lambda: LedgerReader(tmp_path), Watch(tmp_path).look):
+    for snapshot in (lambda: LedgerReader(tmp_path), Watch(tmp_path).snapshot):
         with pytest.raises(UnknownFormat, match=r"format version 2; this Postroom, .*, reads 1: upgrade it"):
-            look()
+            snapshot()

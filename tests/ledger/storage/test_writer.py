@@ -16,8 +16,8 @@ from postroom.ledger.storage.writer import (
     NativeWriter,
     ThreadWriter,
     Writer,
-    ask_to_run_soon,
     native_available,
+    request_prompt_wakeups,
 )
 from tests.simulation.disk import SimDisk
 
@@ -82,7 +82,7 @@ def _nice_after_asking(before: int) -> tuple[int, int]:
     def run() -> None:
         own = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, own, before)
-        ask_to_run_soon()
+        request_prompt_wakeups()
         seen.append((os.getpriority(os.PRIO_PROCESS, own), os.sched_getscheduler(own)))
 
     thread = threading.Thread(target=run)

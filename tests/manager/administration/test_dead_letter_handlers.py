@@ -136,14 +136,14 @@ def test_much_that_is_left_alone_is_not_looked_at_each_time() -> None:
     queue, passed, known = world.queue(), Passed(), set(range(100_000, 100_000 + MANY_KNOWN))
 
     def found() -> list[str]:
-        asked = Asked()
-        world.manager.ask_store(NoticeNew(queue, asked, known, passed), world.now_us)
+        asker = Asked()
+        world.manager.ask_store(NoticeNew(queue, asker, known, passed), world.now_us)
         world.turn()
-        if isinstance(asked.answer, NoMatchingMessage):
+        if isinstance(asker.answer, NoMatchingMessage):
             return []
-        assert isinstance(asked.answer, list)
-        known.update(int(noticed.serial) for noticed in asked.answer)
-        return [str(noticed.fields.value("amqp.message_id")) for noticed in asked.answer]
+        assert isinstance(asker.answer, list)
+        known.update(int(noticed.serial) for noticed in asker.answer)
+        return [str(noticed.fields.value("amqp.message_id")) for noticed in asker.answer]
 
     put(world, queue, "held", priority=2)
     consumer = world.consumer(queue, 1)
@@ -163,27 +163,27 @@ def test_much_that_is_left_alone_is_not_looked_at_each_time() -> None:
 
 def test_it_waits_for_something_to_come(world: World) -> None:
     queue = world.queue()
-    asked = Asked()
-    request = NoticeNew(queue, asked, set(), Passed())
+    asker = Asked()
+    request = NoticeNew(queue, asker, set(), Passed())
     request.until_us = world.now_us + 1000 * MS
     world.manager.ask_store(request, world.now_us)
     world.turn(500)
-    assert asked.answer is None
+    assert asker.answer is None
     put(world, queue, "a", priority=9)
     world.turn()
-    assert isinstance(asked.answer, list) and len(asked.answer) == 1
-    (noticed,) = asked.answer
+    assert isinstance(asker.answer, list) and len(asker.answer) == 1
+    (noticed,) = asker.answer
     assert noticed.fields.application_property("n") == 7
     assert noticed.fields.annotation("x-opt-own") == "kept"
     assert noticed.fields.durable
 
 
 def test_the_time_is_up(world: World) -> None:
-    request = NoticeNew(world.queue(), asked := Asked(), set(), Passed())
+    request = NoticeNew(world.queue(), asker := Asked(), set(), Passed())
     request.until_us = world.now_us + 1000 * MS
     world.manager.ask_store(request, world.now_us)
     world.turn(1000)
-    assert isinstance(asked.answer, NoMatchingMessage)
+    assert isinstance(asker.answer, NoMatchingMessage)
 
 
 def test_what_has_expired_or_is_held_is_not_noticed(world: World) -> None:
@@ -344,8 +344,8 @@ def test_the_event_says_why() -> None:
     first, second = serials(world, queue)
     relay(world, queue, first, "target")
     ask(world, Discard(queue, Asked(), second, DETAIL))
-    told = [json.loads(detail) for detail in world.details if detail.startswith(b'{"rule"')]
-    assert told == [{"rule": 7}, {"rule": 7}]
+    fields = [json.loads(detail) for detail in world.details if detail.startswith(b'{"rule"')]
+    assert fields == [{"rule": 7}, {"rule": 7}]
 
 
 def test_every_mark_of_a_dead_letter_goes() -> None:

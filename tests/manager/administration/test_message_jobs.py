@@ -71,8 +71,8 @@ def test_each_message_gets_its_action(world: World) -> None:
     origin, dead = dead_letters(world, 5)
     other = world.queue("other")
     seen = available_entries(dead)
-    said = zip(seen, ["replay", "forward", "discard", "leave"], ["", "other", "", ""], strict=False)
-    done = act(world, dead, [on(entry, action, to) for entry, action, to in said])
+    actions = zip(seen, ["replay", "forward", "discard", "leave"], ["", "other", "", ""], strict=False)
+    done = act(world, dead, [on(entry, action, to) for entry, action, to in actions])
     assert answers(done) == ["done"] * 4 and not done.refusals
     assert (found(world, origin), found(world, other), found(world, dead)) == (["0"], ["1"], ["3", "4"])
     ends = dead.statistics.snapshot()

@@ -63,16 +63,16 @@ def delete(world: World, queue: Queue, selector: str = "", if_paused: bool = Fal
     return int(done.count)
 
 
-def move(world: World, queue: Queue, to: Queue, selector: str = "", **said: Any) -> Changed:
-    said = {"if_paused": False, "in_pieces": False, **said}
-    done = ask(world, MoveMessages(queue, Asked(), wanted(selector), ResolvedName(to, None), **said))
+def move(world: World, queue: Queue, to: Queue, selector: str = "", **options: Any) -> Changed:
+    options = {"if_paused": False, "in_pieces": False, **options}
+    done = ask(world, MoveMessages(queue, Asked(), wanted(selector), ResolvedName(to, None), **options))
     assert isinstance(done, Changed)
     return done
 
 
-def replay(world: World, queue: Queue, to: str = "", which: Wanted | None = None, **said: Any) -> Changed:
-    said = {"if_paused": False, "in_pieces": False, **said}
-    done = ask(world, Replay(queue, Asked(), which or wanted(), to, **said))
+def replay(world: World, queue: Queue, to: str = "", which: Wanted | None = None, **options: Any) -> Changed:
+    options = {"if_paused": False, "in_pieces": False, **options}
+    done = ask(world, Replay(queue, Asked(), which or wanted(), to, **options))
     assert isinstance(done, Changed)
     return done
 
@@ -339,8 +339,8 @@ def test_moved_messages_wake_consumers(world: World) -> None:
     source, target = world.queue("a"), world.queue("b")
     numbered(world, source, 3)
     world.consumer(target, 10)
-    asked = Asked()
-    request = MoveMessages(source, asked, wanted(), ResolvedName(target, None), False, False)
+    asker = Asked()
+    request = MoveMessages(source, asker, wanted(), ResolvedName(target, None), False, False)
     world.manager.ask_store(request, world.now_us)
     assert texts(world.turn()) == ["0", "1", "2"]
 
@@ -458,9 +458,9 @@ def test_after_a_crash_all_or_nothing_has_been_moved(seed: int) -> None:
     numbered(world, source, 40)
     put(world, source, "unborn", head={"delivery_delay_ms": 60_000}, n=1)
     world.turn()
-    asked = Asked()
+    asker = Asked()
     world.manager.ask_store(
-        MoveMessages(source, asked, wanted(), ResolvedName(target, None), False, False), world.now_us
+        MoveMessages(source, asker, wanted(), ResolvedName(target, None), False, False), world.now_us
     )
     effects = world.manager.take_effects()
     world._commit()
@@ -582,9 +582,9 @@ def test_a_dead_letter_is_found_by_its_message_id(durable: bool) -> None:
 # -- importing
 
 
-def imported(world: World, queue: Queue, *said: tuple[str, str], overrides: bool = False) -> Imported:
+def imported(world: World, queue: Queue, *given: tuple[str, str], overrides: bool = False) -> Imported:
     messages = []
-    for message_id, text in said:
+    for message_id, text in given:
         payload = Message(properties=Properties(message_id=message_id), body=Data([text.encode()])).encode()
         head = scan_head(payload)
         head.durable = True

@@ -1,4 +1,4 @@
-"""The sending end of a channel whose partner says of each message whether he has it, not of batches."""
+"""The sending end of a channel whose partner says of each message whether it has it, not of batches."""
 
 import pytest
 

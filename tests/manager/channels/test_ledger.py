@@ -155,6 +155,6 @@ def test_a_large_message_is_written_in_pieces(sender: Sender, receiver: Receiver
 
 def test_the_message_log_calls_it_consumed(sender: Sender, receiver: Receiver, tmp_path: Path) -> None:
     pass_on(sender, receiver, 1)
-    told = [each[:2] for each in events(logged(sender, tmp_path))]
+    logged_events = [each[:2] for each in events(logged(sender, tmp_path))]
     consumer = ("Consumer created", "THERE")  # the channel's own, which holds what is in no batch
-    assert sorted(told) == [*[("Consumed", "THERE")] * 2, consumer, *[("Produced", "THERE")] * 2]
+    assert sorted(logged_events) == [*[("Consumed", "THERE")] * 2, consumer, *[("Produced", "THERE")] * 2]

@@ -38,51 +38,51 @@ def test_who_waits_gets_the_first_that_matches(world: World, face: StoreFace) ->
 
 
 def test_waiting_ends_with_its_time(world: World, face: StoreFace) -> None:
-    asked = face.wait(50)
+    pending = face.wait(50)
     world.turn(49)
-    assert asked.answer is None
+    assert pending.answer is None
     world.turn(1)
     with pytest.raises(NoMatchingMessage):
-        asked.result()
+        pending.result()
     assert not face.queue.schedule.watched
 
 
 def test_a_message_that_comes_back_is_given_to_who_waits(world: World, face: StoreFace) -> None:
     uid = face.put(b"x")
     face.get(confirm=3)
-    asked = face.wait(1000, confirm=4)
+    pending = face.wait(1000, confirm=4)
     face.undo(3)
-    assert told(asked.result()) == [(uid, b"x")]
+    assert told(pending.result()) == [(uid, b"x")]
     assert face.queue.statistics.slots()["unacknowledged"] == (1, 1)
 
 
 def test_consumers_come_before_who_waits(world: World, face: StoreFace) -> None:
-    asked = face.wait(1000)
+    pending = face.wait(1000)
     world.consumer(face.queue, credit=1)
     world.put(face.queue, b"1")
     assert world.turn() == [b"1"]
-    assert asked.answer is None
+    assert pending.answer is None
     world.put(face.queue, b"2")
     world.turn()
-    assert told(asked.result())[0][1] == b"2"
+    assert told(pending.result())[0][1] == b"2"
 
 
 def test_who_has_gone_takes_nothing(world: World, face: StoreFace) -> None:
-    asked = face.wait(1000)
+    pending = face.wait(1000)
     (request,) = store_requests_of(world.manager.core).waiting[int(face.queue.id)]
     world.manager.cancel_request(request)
     face.put(b"x")
-    assert asked.answer is None and face.queue.statistics.current == 1
+    assert pending.answer is None and face.queue.statistics.current == 1
     world.turn(2000)
-    assert asked.answer is None and waiting(world) == 0
+    assert pending.answer is None and waiting(world) == 0
 
 
 def test_a_deleted_queue_is_told_to_who_waits(world: World, face: StoreFace) -> None:
-    asked = face.wait(1000)
+    pending = face.wait(1000)
     world.manager.delete_queue("q", False, False, world.now_us)
     world.turn()
     with pytest.raises(QueueNotFound):
-        asked.result()
+        pending.result()
 
 
 def test_requests_that_wait_are_bounded() -> None:
@@ -98,9 +98,9 @@ def test_one_read_serves_a_message_that_is_not_durable_yet() -> None:
     world = LedgerWorld(ManagerOptions(body_cache_bytes=0))
     face = StoreFace(world)
     world.put(face.queue, b"fresh")
-    asked = face.wait(0)
+    pending = face.wait(0)
     world.turn()
-    assert told(asked.result())[0][1] == b"fresh"
+    assert told(pending.result())[0][1] == b"fresh"
 
 
 def test_pausing_holds_for_the_store_as_for_others(world: World, face: StoreFace) -> None:
@@ -111,50 +111,50 @@ def test_pausing_holds_for_the_store_as_for_others(world: World, face: StoreFace
         face.put(b"2")
     face.confirm_put(uid, 3)
     assert face.browse() == []
-    asked = face.wait(1000)
+    pending = face.wait(1000)
     world.manager.resume(face.queue, "insertion", world.now_us)
     world.turn()
     assert face.browse() == [(uid, b"1")]
-    assert asked.answer is None
+    assert pending.answer is None
     world.manager.resume(face.queue, "consumption", world.now_us)
     world.turn()
-    assert told(asked.result()) == [(uid, b"1")]
+    assert told(pending.result()) == [(uid, b"1")]
 
 
 # Listening.
 
 
-def position_of(asked: Asked) -> int:
-    return asked.result().after[0]
+def position_of(requested: Asked) -> int:
+    return requested.result().after[0]
 
 
-def listened(asked: Asked) -> list[tuple[str, int]]:
-    return [uid for uid, _ in told(asked.result())]
+def listened(requested: Asked) -> list[tuple[str, int]]:
+    return [uid for uid, _ in told(requested.result())]
 
 
 def test_a_listener_hears_what_becomes_available(world: World, face: StoreFace) -> None:
     face.put(b"before")
     start = position_of(face.listen(-1))
-    asked = face.listen(start, 1000)
+    pending = face.listen(start, 1000)
     world.turn()
-    assert asked.answer is None
+    assert pending.answer is None
     late = face.put(b"held", confirm=3)
-    assert asked.answer is None
+    assert pending.answer is None
     face.confirm_put(late, 3)
-    assert listened(asked) == [late]
+    assert listened(pending) == [late]
     world.turn()
-    again = face.listen(position_of(asked), 10)
+    again = face.listen(position_of(pending), 10)
     world.turn(10)
     assert listened(again) == []
 
 
 def test_a_listener_hears_only_what_it_wants(world: World, face: StoreFace) -> None:
     start = position_of(face.listen(-1))
-    asked = face.listen(start, 1000, priority=9)
+    pending = face.listen(start, 1000, priority=9)
     face.put(b"low")
-    assert asked.answer is None
+    assert pending.answer is None
     uid = face.put(b"high", priority=9)
-    assert listened(asked) == [uid]
+    assert listened(pending) == [uid]
 
 
 def test_a_listener_hears_of_many_in_pages() -> None:
@@ -164,10 +164,10 @@ def test_a_listener_hears_of_many_in_pages() -> None:
     sent = [face.put(b"%d" % number, priority=number % 3) for number in range(45)]
     heard: list[Any] = []
     while len(heard) < len(sent):
-        asked = face.listen(position)
+        pending = face.listen(position)
         world.turn()
-        heard += listened(asked)
-        position = position_of(asked)
+        heard += listened(pending)
+        position = position_of(pending)
     assert heard == sent
 
 

@@ -182,7 +182,7 @@ class StoreMachine(RuleBasedStateMachine):
             state,
             confirm,
         )
-        told = self.both(
+        answer = self.both(
             lambda: self.face.put(
                 body,
                 confirm,
@@ -195,9 +195,9 @@ class StoreMachine(RuleBasedStateMachine):
             ),
             lambda: self.model.put(message, resend),
         )
-        if told is not None:
-            message.uid = told[0]
-            assert uid is None or told[0] == uid
+        if answer is not None:
+            message.uid = answer[0]
+            assert uid is None or answer[0] == uid
 
     def _some(self, data: st.DataObject, *states: State) -> tuple[Uid, int]:
         """(unique id, confirm id) of a message in one of these states, or at times of another."""
@@ -237,8 +237,8 @@ class StoreMachine(RuleBasedStateMachine):
             self.model.take(message, confirm)
             return message.uid, message.body
 
-        told = self.both(lambda: self.face.get(confirm, **wanted), model)
-        assert told is None or told[0] == told[1]
+        pending = self.both(lambda: self.face.get(confirm, **wanted), model)
+        assert pending is None or pending[0] == pending[1]
 
     @rule(confirm=confirm_ids, data=st.data())
     def get_locked(self, confirm: int, data: st.DataObject) -> None:
@@ -250,8 +250,8 @@ class StoreMachine(RuleBasedStateMachine):
             self.model.take(message, confirm)
             return message.uid, message.body
 
-        told = self.both(lambda: self.face.get(confirm, lock=lock, **by), model)
-        assert told is None or told[0] == told[1]
+        pending = self.both(lambda: self.face.get(confirm, lock=lock, **by), model)
+        assert pending is None or pending[0] == pending[1]
 
     @rule(data=st.data())
     def confirm_get(self, data: st.DataObject) -> None:
@@ -266,8 +266,8 @@ class StoreMachine(RuleBasedStateMachine):
             self.model.confirm_get(message)
             return 1
 
-        told = self.both(lambda: self.face.confirm_get(uid, confirm), model)
-        assert told is None or told[0] == told[1]
+        answer = self.both(lambda: self.face.confirm_get(uid, confirm), model)
+        assert answer is None or answer[0] == answer[1]
 
     @rule(data=st.data())
     def confirm(self, data: st.DataObject) -> None:
@@ -285,8 +285,8 @@ class StoreMachine(RuleBasedStateMachine):
                     self.model.confirm_get(message)
             return len(held)
 
-        told = self.both(lambda: self.face.confirm(confirm), model)
-        assert told is None or told[0] == told[1]
+        answer = self.both(lambda: self.face.confirm(confirm), model)
+        assert answer is None or answer[0] == answer[1]
 
     @rule(data=st.data())
     def undo(self, data: st.DataObject) -> None:
@@ -305,8 +305,8 @@ class StoreMachine(RuleBasedStateMachine):
                 self.model.undo(message)
             return len(held)
 
-        told = self.both(lambda: self.face.undo(confirm), model)
-        assert told is None or told[0] == told[1]
+        answer = self.both(lambda: self.face.undo(confirm), model)
+        assert answer is None or answer[0] == answer[1]
 
     @rule(wanted=wanted)
     def browse(self, wanted: dict[str, Any]) -> None:
@@ -339,8 +339,8 @@ class StoreMachine(RuleBasedStateMachine):
                 self.model.undo(message)
             return len(found)
 
-        told = self.both(lambda: self.face.unlock(lock, uid), model)
-        assert told is None or told[0] == told[1]
+        answer = self.both(lambda: self.face.unlock(lock, uid), model)
+        assert answer is None or answer[0] == answer[1]
 
     @rule(data=st.data(), with_lock=st.booleans())
     def delete(self, data: st.DataObject, with_lock: bool) -> None:
@@ -364,16 +364,16 @@ class StoreMachine(RuleBasedStateMachine):
         """What has no answer yet has not been."""
         queue, uid = self.face.queue, data.draw(st.sampled_from(UIDS))
         confirm = self._confirm_id(data)
-        asked = [Asked() for _ in range(3)]
+        asker = [Asked() for _ in range(3)]
         for request in (
-            Undo(queue, asked[0], confirm),
-            Get(queue, asked[1], a_filter(), confirm, 0),
-            Delete(queue, asked[2], a_filter(uid)),
+            Undo(queue, asker[0], confirm),
+            Get(queue, asker[1], a_filter(), confirm, 0),
+            Delete(queue, asker[2], a_filter(uid)),
         ):
             self.world.manager.ask_store(request, self.world.now_us)
         self.world.crash()
         self.model.confirmed.clear()
-        assert [each.answer for each in asked] == [None] * 3
+        assert [each.answer for each in asker] == [None] * 3
         self.model.all = [each for each in self.model.all if each.durable]
 
     @invariant()

@@ -113,9 +113,9 @@ def _locked(case: Case) -> None:
 
 
 def _waited(case: Case) -> None:
-    asked = case.face.wait(10, uid=case.uid)
+    pending = case.face.wait(10, uid=case.uid)
     case.world.turn(20)
-    asked.result()
+    pending.result()
 
 
 TABLE: dict[str, dict[str, State | type[Exception]]] = {

@@ -200,11 +200,11 @@ def test_an_entry_whose_body_is_damaged_is_discarded_and_the_others_go_out() -> 
     world.manager.fetched(fetch.entries, [b"0", DAMAGE, b"2"], world.now_us)
     assert world.turn() == [b"0", b"2"]
     assert ("DISCARD", "DELETED", "DISCARDED") in world.events(queue)
-    told = {
+    fields = {
         "condition": "postroom:body-damaged",
         "description": "00000001.bodies at byte 77: the body is damaged",
     }
-    assert [json.loads(detail) for detail in world.details if b"body-damaged" in detail] == [told]
+    assert [json.loads(detail) for detail in world.details if b"body-damaged" in detail] == [fields]
     assert "dead" not in world.manager.queues, "what stood there would share the damaged body"
     for entry in world.held(consumer):
         world.accept(consumer, entry)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from postroom.ledger.reading.hashing import hash_id
+from postroom.ledger.reading.message_id_hash import hash_id
 from postroom.manager.kernel.errors import DuplicateMessage, NoMatchingMessage
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.queues.message_ids import YOUNG_ENTRIES, IdIndex

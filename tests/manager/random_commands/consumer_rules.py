@@ -32,7 +32,7 @@ class Taking(Machine):
     def open(
         self, name: str, credit: int, wanted: int | None, delay_ms: int, presettled: int, alone: int
     ) -> None:
-        """One of them wants to be alone; where he can't be, or there are enough, he is refused."""
+        """One of them wants to be alone; where it can't be, or there are enough, it is refused."""
         name = self.chosen(name)
         options: dict[str, Any] = {"selector": TEXTS[wanted], "redelivery_delay_ms": delay_ms}
         options["presettled"] = presettled == 0 and name not in WITH_QUOTA

@@ -23,12 +23,12 @@ class Takers:
     active: Consumer | None = None
     """Of an exclusive queue: who takes."""
     alone: Consumer | None = None
-    """Who has asked for the queue for himself."""
+    """Who has the queue alone."""
     owners: dict[tuple[str, int], Consumer] = field(default_factory=dict)
     """Who has a bucket of groups, by selector and bucket."""
 
     def refuses(self, wants_it_alone: bool) -> bool:
-        """Whether nobody more may come, or not one who wants nobody beside himself."""
+        """Whether nobody more may come, or not one who wants nobody else."""
         if self.alone is not None or len(self.present) >= self.most:
             return True
         return bool(self.present) and (wants_it_alone or (self.exclusive and not self.standby))
@@ -68,17 +68,17 @@ class Takers:
         self.active = self.alone = None
 
     def is_active(self, consumer: Consumer) -> bool:
-        """Whether he doesn't stand by, and isn't away."""
+        """Whether it doesn't stand by, and isn't away."""
         return consumer not in self.away and (not self.exclusive or consumer is self.active)
 
     def may_have(self, consumer: Consumer, group: str) -> bool:
-        """Whether the messages of that group may come to him."""
+        """Whether the messages of that group may come to it."""
         if not self.grouped or not group:
             return True
         return self.owners.get(_bucket(consumer, group), consumer) is consumer
 
     def given(self, consumer: Consumer, group: str, closes: bool) -> bool:
-        """He gets a message of that group; whether the group comes to him with it."""
+        """It gets a message of that group; whether the group comes to it, too."""
         if not self.grouped or not group:
             return False
         bucket = _bucket(consumer, group)

@@ -82,7 +82,7 @@ class Message:
     spark: bool = False
     """A Spark subscription holds it, beyond a restart."""
     not_for: list[Consumer] = field(default_factory=list)
-    """Who has called it undeliverable at his place."""
+    """Who has called it undeliverable at its place."""
     origin: "tuple[Place, int] | None" = None
     """The place that its parent lay on, and which of its lives that was."""
 

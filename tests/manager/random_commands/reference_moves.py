@@ -73,11 +73,11 @@ def replay(reference: Reference, source: Place, messages: list[Message], to: Pla
         assert target is not None
         by_target.setdefault(target.name, []).append(message)
     places = reference.places
-    said = [refusals(reference, source, places[name], len(found)) for name, found in by_target.items()]
-    if not any(said):
+    refused = [refusals(reference, source, places[name], len(found)) for name, found in by_target.items()]
+    if not any(refused):
         for name, found in by_target.items():
             move(reference, source, places[name], found)
-    return set().union(*said)
+    return set().union(*refused)
 
 
 def has_room(reference: Reference, place: Place) -> bool:

@@ -212,16 +212,16 @@ class Storing(Machine):
     @rule(confirm=st.integers(1, 2))
     def store_wait(self, confirm: int) -> None:
         """For a message, if there is none; but not for long."""
-        asked = Asked()
-        request = Get(self.face.queue, asked, a_filter(), confirm, self.world.now_us + MS)
+        asker = Asked()
+        request = Get(self.face.queue, asker, a_filter(), confirm, self.world.now_us + MS)
         self.world.manager.ask_store(request, self.world.now_us)
         self.world.turn()
         waiting = [] if self.plain().consumption else self.plain().available()
         if waiting:
-            ((uid, body),) = told(asked.result())
+            ((uid, body),) = told(asker.result())
             assert body == waiting[0].body
             self._got(waiting[0], uid, confirm)
         else:
             self.world.manager.cancel_request(request)
         self.rest()
-        assert waiting or asked.answer is None
+        assert waiting or asker.answer is None

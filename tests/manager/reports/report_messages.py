@@ -29,10 +29,10 @@ def asking(
     **properties: object,
 ) -> bytes:
     """A message whose annotation asks for reports; ``properties`` are those of the application."""
-    told: dict[object, object] = {Symbol("x-opt-report"): UInt(report)} if report else {}
+    fields: dict[object, object] = {Symbol("x-opt-report"): UInt(report)} if report else {}
     return Message(
         header=Header(durable=durable, priority=priority, ttl=ttl),
-        message_annotations=told | (annotations or {}),
+        message_annotations=fields | (annotations or {}),
         properties=Properties(message_id=message_id, correlation_id=correlation_id, reply_to=reply_to),
         application_properties={
             name: Int(value) if isinstance(value, int) else value for name, value in properties.items()

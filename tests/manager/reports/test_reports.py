@@ -276,7 +276,7 @@ def test_a_report_about_expiry_does_not_expire(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "durable", "expected"),
+    ("text", "durable", "expected"),
     [
         ("message", True, 1),
         ("message", False, 0),
@@ -284,8 +284,8 @@ def test_a_report_about_expiry_does_not_expire(world: World) -> None:
         ("non-persistent", True, 0),
     ],
 )
-def test_persistence(said: str, durable: bool, expected: int) -> None:
-    world = World(ManagerOptions(report_persistence=said))
+def test_persistence(text: str, durable: bool, expected: int) -> None:
+    world = World(ManagerOptions(report_persistence=text))
     world.queue("q")
     world.queue("replies")
     bring_about(world, Feedback.COA, Report.COA, durable=durable)
@@ -450,12 +450,12 @@ def test_a_message_from_before_a_restart_has_its_reports() -> None:
 
 def store_put(face: StoreFace, payload: bytes, confirm: int = 0) -> Uid:
     head = scan_head(payload)
-    asked = Asked()
+    asker = Asked()
     face.begin(
-        Put(face.queue, asked, face.world._producer, head, payload[head.bare_offset :], confirm, False), asked
+        Put(face.queue, asker, face.world._producer, head, payload[head.bare_offset :], confirm, False), asker
     )
     face.world.turn()
-    return unpack_unique_id(asked.result().unique_id)
+    return unpack_unique_id(asker.result().unique_id)
 
 
 def test_confirmed_puts_and_gets_of_the_message_store_are_reported(world: World) -> None:

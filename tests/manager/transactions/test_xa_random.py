@@ -262,7 +262,7 @@ class Machine:
 
     def say(self, verb: XaVerb, xid: Xid) -> object:
         manager, now_us = self.world.manager, self.world.now_us
-        said: dict[XaVerb, Callable[[], object]] = {
+        fields: dict[XaVerb, Callable[[], object]] = {
             XaVerb.PREPARE: lambda: manager.xa_prepare(xid, now_us),
             XaVerb.COMMIT: lambda: manager.xa_commit(xid, False, now_us),
             XaVerb.COMMIT_ONE_PHASE: lambda: manager.xa_commit(xid, True, now_us),
@@ -272,7 +272,7 @@ class Machine:
             XaVerb.HEURISTIC_ROLLBACK: lambda: manager.heuristic_rollback(xid, now_us),
             XaVerb.DELETE: lambda: manager.delete_branch(xid, now_us),
         }
-        return said[verb]()
+        return fields[verb]()
 
     # -- what befalls them
 

@@ -180,8 +180,8 @@ def test_the_log_and_the_trace_of_a_message_name_its_branch(
     world.turn()
     world.write_out(tmp_path)
     reader = LedgerReader(tmp_path)
-    told = list(MessageLog(everything).records(reader, reader.first_position, reader.durable_through))
-    events = [(record.destination, record.event, record.transaction) for record in told]
+    records = list(MessageLog(everything).records(reader, reader.first_position, reader.durable_through))
+    events = [(record.destination, record.event, record.transaction) for record in records]
     assert ("target", "Produced", str(XID)) in events
     assert ("source", "Consumed", str(XID)) in events
     assert ("source", "Produced", "") in events

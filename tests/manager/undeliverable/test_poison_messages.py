@@ -87,13 +87,13 @@ def test_the_last_reason_is_told_with_the_dead_letter(world: World) -> None:
     consumer, letters = world.consumer(queue, credit=1), world.consumer(dead, credit=1)
     world.put(queue)
     world.turn()
-    said: dict[str, object] = {"x-opt-failure-reason": "no such city"}
-    world.manager.modify(consumer, world.held(consumer)[0], True, False, said, world.now_us)
+    fields: dict[str, object] = {"x-opt-failure-reason": "no such city"}
+    world.manager.modify(consumer, world.held(consumer)[0], True, False, fields, world.now_us)
     world.turn()
     (letter,) = world.held(letters)
     assert letter.annotations is not None
-    told = letter.annotations["x-opt-dead-letter-description"]
-    assert told == "1 failures, limit 0; the last: no such city"
+    annotations = letter.annotations["x-opt-dead-letter-description"]
+    assert annotations == "1 failures, limit 0; the last: no such city"
 
 
 def _dead_letters(world: World, **definition: object) -> list[bytes]:

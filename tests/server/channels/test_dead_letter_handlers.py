@@ -181,8 +181,8 @@ def test_the_ledger_tells_which_rule_it_was(tmp_path: Path) -> None:
     dumped = CliRunner().invoke(main, ["ledger", "dump", "--data", str(tmp_path / "data"), "--json"])
     lines = [json.loads(line) for line in dumped.stdout.splitlines()]
     details = [line["detail"] for line in lines if isinstance(line.get("detail"), dict)]
-    told = {each["rule"]: each for each in details if each.get("condition") == "postroom:dead-letter-rule"}
-    assert told[RETRY_LINE] == {
+    fields = {each["rule"]: each for each in details if each.get("condition") == "postroom:dead-letter-rule"}
+    assert fields[RETRY_LINE] == {
         "condition": "postroom:dead-letter-rule",
         "handler": "dead",
         "rule": RETRY_LINE,
@@ -191,8 +191,8 @@ def test_the_ledger_tells_which_rule_it_was(tmp_path: Path) -> None:
         "reason": Q_FULL,
         "to": "target@HERE",
     }
-    assert (told[LAST_LINE]["action"], told[LAST_LINE]["to"]) == ("FWD", "last")
-    assert (told[DISCARD_LINE]["action"], told[DISCARD_LINE].get("to")) == ("DISCARD", None)
+    assert (fields[LAST_LINE]["action"], fields[LAST_LINE]["to"]) == ("FWD", "last")
+    assert (fields[DISCARD_LINE]["action"], fields[DISCARD_LINE].get("to")) == ("DISCARD", None)
 
 
 def test_the_broker_killed_at_any_moment_loses_and_doubles_nothing(tmp_path: Path) -> None:

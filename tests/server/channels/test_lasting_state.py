@@ -230,8 +230,8 @@ def test_a_call_from_outside_names_what_is_wrong(world: Stations) -> None:
 def test_every_attribute_that_is_told_of_is_shown(world: Stations) -> None:
     management = world.broker("A").management
 
-    def ask(operation: str, **said: object) -> Any:
-        answer = management.perform(Request({"operation": operation, **said}, None), world.now_us)
+    def ask(operation: str, **properties: object) -> Any:
+        answer = management.perform(Request({"operation": operation, **properties}, None), world.now_us)
         assert isinstance(answer, Response) and answer.status == 200
         return answer.body
 

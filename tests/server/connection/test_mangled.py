@@ -35,7 +35,7 @@ def stream() -> list[bytes]:
     policy = {Symbol("lifetime-policy"): Described(ULong(0x2C), [])}
     dynamic = Source(dynamic=True, dynamic_node_properties=policy)
     answers = Source(address="$management")
-    said: list[tuple[object, bytes]] = [
+    performatives: list[tuple[object, bytes]] = [
         (attach(0, "to", SENDER, source=Source(), target=Target(address="mangled")), b""),
         (attach(1, "from", RECEIVER, source=lasting, target=Target(), unsettled={b"t": ACCEPTED}), b""),
         (attach(2, "relay", SENDER, source=Source(), target=Target()), b""),
@@ -62,7 +62,7 @@ def stream() -> list[bytes]:
         (End(), b""),
     ]
     frames = [SESSION]
-    for performative, payload in said:
+    for performative, payload in performatives:
         writer = BytesWriter()
         write_frame(writer, 0, performative, payload)  # type: ignore[arg-type]
         frames.append(writer.getvalue())

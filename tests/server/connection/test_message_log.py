@@ -18,7 +18,7 @@ from postroom.server.connection.message_log import (
     POSITION_NAME,
     MessageLogFile,
     MessageLogWriter,
-    told,
+    content_of,
 )
 from postroom.server.exits import Exit
 from tests.manager import messages
@@ -47,8 +47,10 @@ def test_files_turn_over_and_the_oldest_go(tmp_path: Path) -> None:
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [LOG_NAME, f"{LOG_NAME}.1", f"{LOG_NAME}.2"]
     kept = "".join((tmp_path / name).read_text() for name in reversed(names))
-    told = [line.split("<m")[1][:2] for line in kept.splitlines()]
-    assert told == [f"{number:02}" for number in range(20 - len(told), 20)] and len(told) > 8
+    content_of = [line.split("<m")[1][:2] for line in kept.splitlines()]
+    assert (
+        content_of == [f"{number:02}" for number in range(20 - len(content_of), 20)] and len(content_of) > 8
+    )
 
 
 def test_each_event_is_told_once(tmp_path: Path) -> None:
@@ -57,27 +59,27 @@ def test_each_event_is_told_once(tmp_path: Path) -> None:
     world.put(queue)
     world.turn()
     writer = a_writer(written(world, tmp_path))
-    writer.look()
-    writer.look()
+    writer.poll()
+    writer.poll()
     assert events(tmp_path) == ["Produced"]
     world.put(queue)
     world.turn()
     written(world, tmp_path)
-    writer.look()
+    writer.poll()
     assert events(tmp_path) == ["Produced"] * 2
     world.put(queue)
     world.turn()
-    a_writer(written(world, tmp_path)).look()
+    a_writer(written(world, tmp_path)).poll()
     assert events(tmp_path) == ["Produced"] * 3
 
 
 def test_nothing_is_read_while_nobody_asks(tmp_path: Path) -> None:
-    a_writer(tmp_path, wanted=False).look()  # there is no ledger, and that is no error
+    a_writer(tmp_path, wanted=False).poll()  # there is no ledger, and that is no error
     assert not (tmp_path / LOG_NAME).exists() and not (tmp_path / POSITION_NAME).exists()
 
 
 def test_what_goes_wrong_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    a_writer(tmp_path).look()
+    a_writer(tmp_path).poll()
     assert "message-log-failed" in caplog.text
 
 
@@ -88,15 +90,15 @@ def test_the_content_if_it_is_asked_for(tmp_path: Path) -> None:
     world.turn()
     folder = written(world, tmp_path)
     config = MessageLogConfig(content=True)
-    MessageLogWriter(folder, config, lambda: True, lambda: 0, world.ledger.read_bodies).look()
+    MessageLogWriter(folder, config, lambda: True, lambda: 0, world.ledger.read_bodies).poll()
     (line,) = (tmp_path / LOG_NAME).read_text().splitlines()
     assert line.endswith('<{"properties": {"colour": "red"}, "body": "some text"}> <>')
 
 
 def test_long_contents_are_cut_and_bad_ones_explained() -> None:
     sections = AmqpMessage(body=Data([b"x" * 100])).encode()
-    assert told(sections, 40) == told(sections, 1000)[:39] + "…"
-    assert told(b"nonsense", 40)
+    assert content_of(sections, 40) == content_of(sections, 1000)[:39] + "…"
+    assert content_of(b"nonsense", 40)
 
 
 @pytest.mark.sockets

@@ -82,10 +82,10 @@ def test_the_answer_says_what_is_done(
     policy: Policy | None, peers: ExitStack, broker: BrokerThread, queue: str
 ) -> None:
     peer = let_in(peers, broker, queue, policy)
-    said = {key: value for key, value in answer(peer).items() if str(key).startswith("sole")}
+    reply = {key: value for key, value in answer(peer).items() if str(key).startswith("sole")}
     strong = {} if policy is None else {"sole-connection-detection-policy": 0}
-    assert said == ({**strong, ENFORCEMENT: 1} if policy == CLOSE else strong)
-    assert all(type(value) is UInt for value in said.values())
+    assert reply == ({**strong, ENFORCEMENT: 1} if policy == CLOSE else strong)
+    assert all(type(value) is UInt for value in reply.values())
     assert SOLE in peer.of(Opened)[0].open.offered_capabilities
 
 

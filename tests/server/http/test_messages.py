@@ -15,7 +15,7 @@ from proton.utils import BlockingConnection
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.format.layout import Array
 from postroom.ledger.reading.body_reader import BodyState
-from postroom.ledger.reading.message_image import MAX_ASKED, decode_messages
+from postroom.ledger.reading.message_image import MAX_SERIALS, decode_messages
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token
@@ -134,8 +134,8 @@ def test_damage_in_the_broker_s_file_is_seen_by_who_reads(tmp_path: Path) -> Non
 def test_nothing_behind_the_end_of_a_look_is_given(served: Served, reader: str) -> None:
     every = serials(served)
     for place in (FolderPlace(served.folder), BrokerPlace(served.url, reader)):
-        look = place.look()
-        cut = replace(look, durable_through=int(every[4]))
+        snapshot = place.snapshot()
+        cut = replace(snapshot, durable_through=int(every[4]))
         found = place.messages(cut, every[:10]).found.tolist()
         assert found == [True] * 5 + [False] * 5
 
@@ -159,7 +159,7 @@ def test_a_store_has_arrivals_and_no_bodies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "size", [0, 1, 7, 9, 8 * MAX_ASKED + 8], ids=["none", "one byte", "cut", "and a bit", "too many"]
+    "size", [0, 1, 7, 9, 8 * MAX_SERIALS + 8], ids=["none", "one byte", "cut", "and a bit", "too many"]
 )
 def test_a_body_of_another_size_is_refused(served: Served, reader: str, size: int) -> None:
     """From its head: nobody waits for the rest."""

@@ -195,8 +195,8 @@ def test_the_command(tmp_path: Path) -> None:
     code, made = run("add", "spark", "--right", "ledger", "--days", "2")
     assert code == 0 and Tokens(tmp_path / TOKENS_NAME).find(made.strip(), 0) is not None
     code, listed = run("list", "--json")
-    (told,) = [json.loads(line) for line in listed.splitlines()]
-    assert (told["name"], told["rights"]) == ("spark", ["ledger"]) and made.strip() not in listed
+    (fields,) = [json.loads(line) for line in listed.splitlines()]
+    assert (fields["name"], fields["rights"]) == ("spark", ["ledger"]) and made.strip() not in listed
     assert run("list")[0] == 0
     assert run("add", "spark", "--right", "ledger")[0] == 1
     assert run("add", "other")[0] == 2 and run("add", "other", "--right", "all")[0] == 2

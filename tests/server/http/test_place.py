@@ -59,7 +59,7 @@ def send(served: Served, count: int) -> None:
 def marked_rows(served: Served, end: int) -> pa.Table:
     """The folder's rows, once the broker has written that all is durable."""
     here = FolderPlace(served.folder)
-    while here.look().durable_through < end:
+    while here.snapshot().durable_through < end:
         pass
     return rows_of(here, last=end)
 
@@ -67,7 +67,7 @@ def marked_rows(served: Served, end: int) -> pa.Table:
 def test_the_broker_reads_as_its_folder(served: Served) -> None:
     send(served, 30)
     there = place(served)
-    end = there.look().durable_through
+    end = there.snapshot().durable_through
     expected = marked_rows(served, end)
     assert rows_of(there, last=end).equals(expected)
     assert rows_of(there, last=end, records=53).equals(expected)
@@ -77,7 +77,7 @@ def test_sealed_files_come_whole_into_the_cache_where_much_is_read(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = place(served)
-    end = there.look().durable_through
+    end = there.snapshot().durable_through
     small = rows_of(there, last=end)
     cache = served.folder.parent / "cache"
     assert not list(cache.rglob("*.events"))
@@ -93,12 +93,12 @@ def test_the_live_tail_beside_traffic_has_every_position_once(served: Served) ->
     sending = threading.Thread(target=send, args=(served, 300))
     sending.start()
     tables, position = [], 0
-    while sending.is_alive() or position < there.look().durable_through:
-        look = there.look()
-        for slice in plan(there, look, position + 1, look.durable_through, 1 << 20):
+    while sending.is_alive() or position < there.snapshot().durable_through:
+        snapshot = there.snapshot()
+        for slice in plan(there, snapshot, position + 1, snapshot.durable_through, 1 << 20):
             tables.extend(read_events(pickle.loads(pickle.dumps(slice))))
-        assert look.durable_through >= position
-        position = look.durable_through
+        assert snapshot.durable_through >= position
+        position = snapshot.durable_through
     sending.join()
     got = pa.Table.from_batches(tables).sort_by([("position", "ascending"), ("ordinal", "ascending")])
     assert got.equals(marked_rows(served, position))
@@ -111,10 +111,10 @@ def test_the_live_tail_beside_traffic_has_every_position_once(served: Served) ->
 def test_a_restart_of_the_broker_in_between_tells_another_epoch(tmp_path: Path) -> None:
     with serving(tmp_path / "data", FAST, queues=("orders",)) as first:
         send(first, 5)
-        before = place(first).look()
+        before = place(first).snapshot()
     (first.folder / TOKENS_NAME).unlink()
     with serving(tmp_path / "data", FAST, queues=("orders",)) as second:
-        after = place(second).look()
+        after = place(second).snapshot()
         assert [each.number for each in after.epochs] == [1, 2]
         assert after.epochs[0].epoch_id == before.epochs[0].epoch_id
         # what was looked at as a journal is read although it is sealed by now
@@ -182,7 +182,7 @@ def test_torn_connections_lose_and_double_nothing(
 ) -> None:
     if whole_files:
         monkeypatch.setattr(broker_place, "SMALL_BYTES", 1)
-    end = place(served).look().durable_through
+    end = place(served).snapshot().durable_through
     proxy = TearingProxy(served.url, after_bytes, tears=3)
     try:
         assert rows_of(place(served, proxy.url), last=end).equals(marked_rows(served, end))
@@ -204,24 +204,24 @@ def test_a_broker_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(OSError, match=f"127.0.0.1:{port}"):
-        BrokerPlace(f"http://127.0.0.1:{port}", "x").look()
+        BrokerPlace(f"http://127.0.0.1:{port}", "x").snapshot()
     for url in ("http://", "http://host:port", "http://host:99999999"):
         with pytest.raises((UrlInvalid, OSError)):
-            place_of(url).look()
+            place_of(url).snapshot()
 
 
 def test_refusals_are_told_with_what_to_do(served: Served) -> None:
     with pytest.raises(BrokerRefused, match=r"401.*postroom token add"):
-        place(served, token="").look()
+        place(served, token="").snapshot()
     with pytest.raises(BrokerRefused, match=r"403.*no right 'ledger'"):
-        place(served, token=served.metrics_token).look()
+        place(served, token=served.metrics_token).snapshot()
     there = place(served)
-    there.look()
+    there.snapshot()
     remove_token(served.folder / TOKENS_NAME, "spark")
     with pytest.raises(BrokerRefused, match="removed"):
-        there.look()
+        there.snapshot()
     again = add_token(served.folder / TOKENS_NAME, "spark", [Right.LEDGER])
-    assert place(served, token=again).look().durable_through > 0
+    assert place(served, token=again).snapshot().durable_through > 0
 
 
 def test_a_token_is_not_shown(served: Served) -> None:
@@ -236,13 +236,13 @@ def test_what_retention_has_dropped_is_a_file_that_is_not_there(tmp_path: Path) 
     forgetful = LedgerConfig(journal_file_bytes=1 << 20, retention_bytes=0)
     with serving(tmp_path / "data", FAST, ledger=forgetful) as running:
         there = place(running)
-        look = there.look()
-        assert look.first_position > 1
-        told = there.carried(look, look.durable_through)
+        snapshot = there.snapshot()
+        assert snapshot.first_position > 1
+        told = there.carried(snapshot, snapshot.durable_through)
         assert told is not None
         serials = sorted(serial for rows in told.blocks for serial in rows["serial"].tolist())
-        assert serials == [serial for serial in writer.alive if serial < look.first_position]
-        (slice,) = plan(there, look, look.first_position, look.first_position, 1)
+        assert serials == [serial for serial in writer.alive if serial < snapshot.first_position]
+        (slice,) = plan(there, snapshot, snapshot.first_position, snapshot.first_position, 1)
         gone = type(slice)(there, slice.segment, 1, 1)
         with pytest.raises(FileNotFoundError, match="history begins"):
             list(there.read(gone))
@@ -253,7 +253,7 @@ def test_who_has_too_much_to_do_is_asked_again(tmp_path: Path) -> None:
     with serving(tmp_path / "data", slow, queues=("orders",)) as busy:
         send(busy, 5)
         there = place(busy)
-        looks = [there.look() for _ in range(30)]
+        looks = [there.snapshot() for _ in range(30)]
         assert looks[0].durable_through == looks[-1].durable_through
 
 
@@ -262,11 +262,11 @@ def test_arrivals_are_those_of_the_folder_without_bodies(
 ) -> None:
     send(served, 3)
     there, here = place(served), FolderPlace(served.folder)
-    end = there.look().durable_through
+    end = there.snapshot().durable_through
     events = marked_rows(served, end)
     arrived = events.filter(pa.compute.equal(events["from_state"], "start"))["serial"].to_numpy()[-40:]
     serials = np.concatenate([arrived[::-1], arrived[:3], [end + 1000]]).astype(np.uint64)
-    monkeypatch.setattr(broker_place, "MAX_ASKED", 7)
+    monkeypatch.setattr(broker_place, "MAX_SERIALS", 7)
     got, expected = there.arrivals(serials, end), here.arrivals(serials, end)
     assert got.found.tolist() == expected.found.tolist() == [True] * (len(serials) - 1) + [False]
     assert not len(got.sections.drop_null())

@@ -91,9 +91,9 @@ def test_a_body_that_the_disk_does_not_give_is_asked_for_again(
         fails.clear()
         assert take(receiver, 1) == ["body-2"]
         connection.close()
-    told = {record.getMessage(): record.__dict__["fields"] for record in caplog.records}
-    assert "can't be read: the disk fails" in told["body-unreadable"]["reason"]
-    assert told["alarm"]["name"] == "bodies-unreadable"
+    fields = {record.getMessage(): record.__dict__["fields"] for record in caplog.records}
+    assert "can't be read: the disk fails" in fields["body-unreadable"]["reason"]
+    assert fields["alarm"]["name"] == "bodies-unreadable"
     assert discarded(tmp_path) == []
 
 

@@ -137,7 +137,7 @@ def test_a_transaction_whose_outcome_came_too_late_is_rolled_back(
         link.detach(closed=closed)
         peer.pump(lambda: any(event.link is link for event in peer.of(LinkDetached)))
         # as a client does that has sent this before it knew of the end of its link
-        controller.session.deliveries.say(
+        controller.session.deliveries.send_disposition(
             True, event.delivery_id, event.delivery_id, True, TransactionalState(txn_id, ACCEPTED)
         )
         assert refused_with(commit(controller, txn_id)) == ROLLBACK
@@ -153,7 +153,9 @@ def test_an_outcome_given_before_the_link_was_closed_stands(broker: BrokerThread
         state = TransactionalState(txn_id, ACCEPTED)
         controller.dispose(event.delivery_id, state, settled=False)
         detach(peer, controller.receiver, closed=True)
-        controller.session.deliveries.say(True, event.delivery_id, event.delivery_id, True, state)
+        controller.session.deliveries.send_disposition(
+            True, event.delivery_id, event.delivery_id, True, state
+        )
         assert isinstance(commit(controller, txn_id), Accepted)
         assert depth(broker, queue) == 0
 
@@ -193,8 +195,8 @@ def test_a_detached_link_is_resumed_with_what_is_open(
     assert attach.unsettled == {events[1].tag: None, events[2].tag: None}
     broker.wait_until(lambda b: b.manager.queues[queue].statistics.depth == 1)  # without another word
     again.flow(5)
-    told = {event.tag: event for event in transfers(peer, again, 4) if event.resume}
-    assert isinstance(told[events[1].tag].state, Accepted) and told[events[1].tag].settled
+    fields = {event.tag: event for event in transfers(peer, again, 4) if event.resume}
+    assert isinstance(fields[events[1].tag].state, Accepted) and fields[events[1].tag].settled
 
 
 def test_an_outcome_in_a_map_is_applied_once(broker: BrokerThread, peer: EnginePeer, queue: str) -> None:
@@ -303,11 +305,11 @@ def test_proton_accepts_on_a_detached_link(tmp_path: Path) -> None:
         assert depth(second, "orders") == 1
     dumped = CliRunner().invoke(main, ["ledger", "dump", "--data", str(folder), "--json"])
     lines = [json.loads(line) for line in dumped.stdout.splitlines()]
-    told: dict[int, list[str]] = {}
+    fields: dict[int, list[str]] = {}
     for line in lines:
         if line.get("queue") == "orders" and "event" in line:
-            told.setdefault(line["serial"], []).append(line["event"])
-    assert list(told.values()) == [
+            fields.setdefault(line["serial"], []).append(line["event"])
+    assert list(fields.values()) == [
         ["put", "acquire", "suspend", "resume", "confirm"],
         ["put", "acquire", "suspend", "link_lost"],
     ]

@@ -142,7 +142,7 @@ def test_a_literal_name_wins(broker: BrokerThread, connection: BlockingConnectio
 
 
 @pytest.mark.parametrize(
-    ("address", "condition", "said"),
+    ("address", "condition", "text"),
     [
         ("BROKEN", "amqp:not-found", "MQRC_UNKNOWN_XMIT_Q (2196)"),
         ("ALIAS", "amqp:precondition-failed", "MQRC_REMOTE_Q_NAME_ERROR (2184)"),
@@ -150,11 +150,11 @@ def test_a_literal_name_wins(broker: BrokerThread, connection: BlockingConnectio
     ],
 )
 def test_names_that_lead_nowhere_are_refused(
-    connection: BlockingConnection, address: str, condition: str, said: str
+    connection: BlockingConnection, address: str, condition: str, text: str
 ) -> None:
     with pytest.raises(LinkDetached) as refused:
         connection.create_sender(address)
-    assert condition in str(refused.value) and said in str(refused.value)
+    assert condition in str(refused.value) and text in str(refused.value)
     sender = connection.create_sender(None)
     with pytest.raises(SendException):
         sender.send(ProtonMessage(body="b", address=address))
@@ -339,13 +339,13 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
 
 def test_the_management_node_answers_to_elsewhere(connection: BlockingConnection) -> None:
     sender = connection.create_sender("$management")
-    asked = {"operation": "READ", "type": QUEUE_TYPE, "name": "QM2"}
-    sender.send(ProtonMessage(properties=asked, reply_to="ANSWERS@QM2", correlation_id="c"))
+    fields = {"operation": "READ", "type": QUEUE_TYPE, "name": "QM2"}
+    sender.send(ProtonMessage(properties=fields, reply_to="ANSWERS@QM2", correlation_id="c"))
     answer = take(connection)
     assert (header_of(answer), answer.correlation_id) == (["ANSWERS", "QM2", 1], "c")
     assert answer.properties is not None and answer.properties["statusCode"] == 200
-    sender.send(ProtonMessage(properties=asked, reply_to="nowhere@BACK"))  # dropped, and the link lives on
-    sender.send(ProtonMessage(properties=asked, reply_to="ANSWERS@ALIAS"))
+    sender.send(ProtonMessage(properties=fields, reply_to="nowhere@BACK"))  # dropped, and the link lives on
+    sender.send(ProtonMessage(properties=fields, reply_to="ANSWERS@ALIAS"))
     assert header_of(take(connection)) == ["ANSWERS", "QM2", 1]
 
 
@@ -364,7 +364,7 @@ def test_a_start_takes_over_what_the_configuration_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "text"),
     [
         ({"queue": [QueueConfig(name="DEAD", usage="transmission")]}, "dead_letter_queue.*transmission"),
         ({"remote_queue": [RemoteQueueConfig(name="DEAD", remote_queue="Q")]}, "must be a queue here"),
@@ -377,7 +377,7 @@ def test_a_start_takes_over_what_the_configuration_says(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_configurations_that_stop_the_start(settings: dict[str, Any], said: str) -> None:
+def test_configurations_that_stop_the_start(settings: dict[str, Any], text: str) -> None:
     config = make_config(**settings, queue_manager=QueueManagerConfig(dead_letter_queue="DEAD"))
-    with pytest.raises((StartError, AssertionError), match=said):
+    with pytest.raises((StartError, AssertionError), match=text):
         BrokerThread(config).__enter__()

@@ -58,9 +58,9 @@ def test_a_bad_selector_refuses_the_link_with_the_place(
 
 def test_the_answer_echoes_what_is_applied_and_nothing_else(broker: BrokerThread, queue: str) -> None:
     selector = DescribedValue(ULong(0x0000468C00000004), "a = 1")
-    asked = {Symbol("jms-selector"): selector, Symbol("other"): DescribedValue(Symbol("x:y"), "z")}
+    fields = {Symbol("jms-selector"): selector, Symbol("other"): DescribedValue(Symbol("x:y"), "z")}
     with EnginePeer(broker.port) as peer:
-        link = peer.open().session().attach_receiver("r", Source(address=queue, filter=asked), Target())
+        link = peer.open().session().attach_receiver("r", Source(address=queue, filter=fields), Target())
         peer.wait_for(LinkAttached)
         assert link.source is not None and link.source.filter is not None
         assert list(link.source.filter) == ["jms-selector"]

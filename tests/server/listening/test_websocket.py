@@ -406,8 +406,8 @@ def test_an_error_of_amqp_is_told_by_amqp(broker: BrokerThread) -> None:
     with WebSocketClient(broker.port) as client:
         client.send(frame(BINARY, OPENING + b"\x00\x00\x00\x07\x02\x00\x00\x00"))
         frames = _answered(client)
-        told = b"".join(each.payload for each in frames if each.opcode == BINARY)
-        assert b"amqp:connection:framing-error" in told
+        text = b"".join(each.payload for each in frames if each.opcode == BINARY)
+        assert b"amqp:connection:framing-error" in text
         assert [close_code(each.payload) for each in frames if each.opcode == CLOSE] == [1000]
 
 

@@ -350,8 +350,8 @@ def test_who_waits_for_very_many_answers_gets_no_more_credit(broker: BrokerThrea
         async with await aio.ConnectionFactory(broker.url).create_connection() as connection:
             session = await connection.create_session()
             requests = await session.create_producer("$management")
-            said = {"operation": "WAIT", "type": "postroom.message", "name": "q"}
-            wait = Message({"timeout_ms": 60_000}, properties=said, durable=False)
+            fields = {"operation": "WAIT", "type": "postroom.message", "name": "q"}
+            wait = Message({"timeout_ms": 60_000}, properties=fields, durable=False)
             sending = [asyncio.create_task(requests.send(wait)) for _ in range(2000)]
             while waits(broker) < MAX_UNANSWERED:
                 await asyncio.sleep(0)

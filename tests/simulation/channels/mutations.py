@@ -70,8 +70,8 @@ CHANNEL_MUTATIONS: dict[str, Mutation] = {
     ),
     "channel-in-doubt-sleeps-after-a-restart": _mutation(
         "server/channels/supervisor.py",
-        "if look and (channel.channel.batches or self._has_work(name)):",
-        "if look and self._has_work(name):",
+        "if has_work and (channel.channel.batches or self._has_work(name)):",
+        "if has_work and self._has_work(name):",
     ),
     "persistent-messages-travel-outside-batches": _mutation(
         "manager/channels/batches.py",

@@ -30,4 +30,4 @@ def test_a_url_with_fail_over_is_given_up_in_time() -> None:
     with pytest.raises(JMSTimeoutException, match=r"connecting within 0\.2 s"):
         BrokerLink(NOBODY, 0.2).management()
     with pytest.raises(BrokerUnreachable, match=r"gave no answer for 0\.2 s"):
-        BrokerSubscription(NOBODY, "lake", 0.2).look()
+        BrokerSubscription(NOBODY, "lake", 0.2).current_plan()

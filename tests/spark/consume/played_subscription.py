@@ -11,7 +11,7 @@ from deltalake.schema import Field, PrimitiveType, Schema
 from postroom.spark.consume.errors import CheckpointReplaced
 from postroom.spark.consume.offsets import Offset
 from postroom.spark.consume.options import read_consume_options
-from postroom.spark.consume.planning import Clock, ConsumePlanner
+from postroom.spark.consume.planner import Clock, ConsumePlanner
 from postroom.spark.consume.subscription import Plan
 from postroom.spark.consume.table import transactions
 from postroom.spark.ledger_source.positions import Position
@@ -107,7 +107,7 @@ class Played:
         self._check(checkpoint, takes_over)
         return self._told()
 
-    def look(self) -> Plan:
+    def current_plan(self) -> Plan:
         self.asked.append("READ")
         return self._told()
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
-from postroom.spark.consume import appending
+from postroom.spark.consume import append
 from postroom.spark.consume.errors import AppendRefused, OffsetsUnreadable, PositionGap
 from postroom.spark.consume.files import split
 from postroom.spark.consume.foreach_batch import Appended, append_once
@@ -57,12 +57,12 @@ class Lake:
     def rows_of(self, batch_id: int) -> DataFrame:
         """Positions behind the end of the batch before."""
         before = self.batches[batch_id - 1] if batch_id else self.batches[0]
-        told = [
+        rows = [
             (ledger_id, position, datetime(2026, 3, 1, tzinfo=UTC) + timedelta(seconds=position))
             for ledger_id, end in self.batches[batch_id].items()
             for position in range(before.get(ledger_id, end) + 1, end + 1)
         ]
-        return self.spark.createDataFrame(told, COLUMNS).repartition(2)
+        return self.spark.createDataFrame(rows, COLUMNS).repartition(2)
 
     def append(self, batch_id: int, rows: DataFrame | None = None, **options: Any) -> Appended:
         rows = self.rows_of(batch_id) if rows is None else rows
@@ -161,7 +161,7 @@ def test_several_ledgers_have_a_position_each_and_one_commit(lake: Lake) -> None
 
 @pytest.mark.parametrize("after", [False, True], ids=["before-table-commit", "after-table-commit"])
 def test_the_driver_dies_beside_the_commit(lake: Lake, after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit = appending._commit
+    commit = append._commit
 
     def dies(*args: Any) -> bool:
         if after:
@@ -169,7 +169,7 @@ def test_the_driver_dies_beside_the_commit(lake: Lake, after: bool, monkeypatch:
         raise Crash
 
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(appending, "_commit", dies)
+        patch.setattr(append, "_commit", dies)
         lake.batch(a=5)
     assert lake.append(1).rows == (0 if after else 4)
     assert lake.has(2, 5)
@@ -177,7 +177,7 @@ def test_the_driver_dies_beside_the_commit(lake: Lake, after: bool, monkeypatch:
 
 def test_another_writer_of_the_table_comes_first(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.batch(a=5)
-    commit, written, tries, writes = appending._commit, appending._written, [], []
+    commit, written, tries, writes = append._commit, append._written, [], []
 
     def contended(target: Any, table: Any, files: Any, due: Any) -> bool:
         tries.append(table.version())
@@ -185,8 +185,8 @@ def test_another_writer_of_the_table_comes_first(lake: Lake, monkeypatch: pytest
             DeltaTable(lake.table).delete("position = 3")
         return commit(target, table, files, due)
 
-    monkeypatch.setattr(appending, "_commit", contended)
-    monkeypatch.setattr(appending, "_written", lambda *args: writes.append(1) or written(*args))
+    monkeypatch.setattr(append, "_commit", contended)
+    monkeypatch.setattr(append, "_written", lambda *args: writes.append(1) or written(*args))
     assert lake.batch(a=9) == Appended(4, 4, {A: 9})
     assert (tries, len(writes)) == ([2, 3], 1), "the files are still good"
     assert not lake.has(2, 9) and DeltaTable(lake.table).to_pyarrow_table().num_rows == 7
@@ -195,15 +195,15 @@ def test_another_writer_of_the_table_comes_first(lake: Lake, monkeypatch: pytest
 def test_a_second_driver_with_the_same_batch_adds_nothing(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit, tries = appending._commit, []
+    commit, tries = append._commit, []
 
     def overtaken(target: Any, table: Any, files: Any, due: Any) -> bool:
         tries.append(1)
-        other = appending.open_table(lake.table)
+        other = append.open_table(lake.table)
         assert other is not None and commit(target, other, files, due)
         return commit(target, table, files, due)
 
-    monkeypatch.setattr(appending, "_commit", overtaken)
+    monkeypatch.setattr(append, "_commit", overtaken)
     assert lake.batch(a=5).rows == 0
     assert lake.has(2, 5) and len(tries) == 1
 
@@ -219,10 +219,15 @@ def test_rows_may_be_changed_and_columns_chosen(lake: Lake, tmp_path: Path) -> N
         lake.spark.conf.set("spark.sql.session.timeZone", "UTC")
     table = DeltaTable(lake.table)
     assert table.metadata().partition_columns == ["day", "even"]
-    told = sorted(table.to_pyarrow_table().to_pylist(), key=lambda row: int(row["position"]))
-    assert [(row["position"], row["even"]) for row in told] == [(2, True), (3, False), (4, True), (5, False)]
-    assert told[0]["time"] == datetime(2026, 3, 1, 0, 0, 2, tzinfo=UTC)
-    assert {row["day"] for row in told} == {date(2026, 2, 28)}, "as the session's time zone has it"
+    listed = sorted(table.to_pyarrow_table().to_pylist(), key=lambda row: int(row["position"]))
+    assert [(row["position"], row["even"]) for row in listed] == [
+        (2, True),
+        (3, False),
+        (4, True),
+        (5, False),
+    ]
+    assert listed[0]["time"] == datetime(2026, 3, 1, 0, 0, 2, tzinfo=UTC)
+    assert {row["day"] for row in listed} == {date(2026, 2, 28)}, "as the session's time zone has it"
     paths = [uri.removeprefix(lake.table) for uri in table.file_uris()]
     assert {path.rpartition("/")[0] for path in paths} == {
         "/day=2026-02-28/even=true",

@@ -30,8 +30,8 @@ def one() -> Iterator[Station]:
 
 
 def _options(one: Station, confirm: str, **more: str) -> dict[str, str]:
-    told = {"mode": "consume", "broker": one.url, "subscription": SUBSCRIPTION, "confirm": confirm}
-    return {"path": str(one.folder)} | told | more
+    fields = {"mode": "consume", "broker": one.url, "subscription": SUBSCRIPTION, "confirm": confirm}
+    return {"path": str(one.folder)} | fields | more
 
 
 def test_the_how_to_has_each_message_in_the_table_once(

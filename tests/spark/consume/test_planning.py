@@ -57,20 +57,22 @@ def test_the_first_batch_says_where_it_begins_and_registers_when_its_rows_are_as
 
 def test_offsets_are_what_spark_keeps_of_them(played: Played) -> None:
     begin = Query(played).next()
-    said = begin.said()
-    assert said == {
+    fields = begin.to_dict()
+    assert fields == {
         LEDGER: {"epoch": 1, "epoch_id": EPOCH_ID, "position": 1},
         "checkpoint": begin.checkpoint,
         "subscription": NAME,
         "begins": True,
     }
-    assert offset_of(said) == begin
+    assert offset_of(fields) == begin
 
 
-@pytest.mark.parametrize("said", [{}, {"checkpoint": 7}, {LEDGER: 5, "checkpoint": "c", "subscription": "s"}])
-def test_offsets_of_another_query_are_refused(said: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "fields", [{}, {"checkpoint": 7}, {LEDGER: 5, "checkpoint": "c", "subscription": "s"}]
+)
+def test_offsets_of_another_query_are_refused(fields: dict[str, object]) -> None:
     with pytest.raises(OffsetsUnreadable):
-        offset_of(said)
+        offset_of(fields)
 
 
 def test_a_crash_before_the_registration_needs_nobody(played: Played) -> None:

@@ -37,7 +37,7 @@ def asked(one: Station, timeout_s: float = 20) -> BrokerSubscription:
 def test_how_it_stands(one: Station) -> None:
     one.send(6)
     with asked(one) as there:
-        looked, plan = there.look(), there.plan("mine")
+        looked, plan = there.current_plan(), there.plan("mine")
         assert (plan.ledger_id, plan.epoch_id) == (looked.ledger_id, looked.epoch_id)
         assert (plan.held, plan.is_full, plan.is_filling, plan.registered) == (4, True, False, "")
         assert plan.confirmed < plan.assigned_through <= plan.last_position
@@ -62,7 +62,7 @@ def test_refusals(one: Station) -> None:
             there.plan("other")
         assert (raised.value.registered, raised.value.confirmed) == ("mine", one.state()["confirmed"])
         with pytest.raises(ConsumeError, match="behind the last that was assigned"):
-            there.confirm("mine", there.look().ledger_id, Position(1, one.state()["epoch_id"], 10**9))
+            there.confirm("mine", there.current_plan().ledger_id, Position(1, one.state()["epoch_id"], 10**9))
 
 
 def test_a_subscription_whose_lease_is_over(one: Station) -> None:
@@ -118,7 +118,7 @@ def test_the_ledger_may_be_read_from_its_broker(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     tokens = folder / TOKENS_NAME
-    told = {
+    fields = {
         "m0": add_token(tokens, "both", [Right.LEDGER, Right.BODIES]),
         None: add_token(tokens, "ledger", [Right.LEDGER]),
     }
@@ -129,7 +129,7 @@ def test_the_ledger_may_be_read_from_its_broker(tmp_path: Path) -> None:
         with ConnectionFactory(broker.url).create_connection() as connection:
             one._connection = connection
             one.create()
-            for text, token in told.items():
+            for text, token in fields.items():
                 sink = Appending(one)
                 options = {
                     "path": broker.http_urls[0],

@@ -58,10 +58,10 @@ def test_a_table_written_and_not_confirmed_rules_where_the_whole_checkpoint_is_l
     assert one.state()["held"] == 5
     play.query.lose_checkpoint()
     one.send(5)
-    said: dict[str, Any] = dict(play.query.options)
-    play.query.options = said | {"onNewCheckpoint": "fail"}
+    fields: dict[str, Any] = dict(play.query.options)
+    play.query.options = fields | {"onNewCheckpoint": "fail"}
     with pytest.raises(CheckpointReplaced):
         play.query.run()
-    play.query.options = said
+    play.query.options = fields
     assert play.query.run()
     assert play.outcome() == EXACT and one.on_queue() == 0

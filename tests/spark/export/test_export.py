@@ -51,7 +51,7 @@ def exported(place: Place, out: Path, options: ExportOptions | None = None, jobs
 
 def sealed_rows(ledger: Path) -> pa.Table:
     place = FolderPlace(ledger)
-    last = max(each.last_position for each in place.look().segments if each.is_sealed)
+    last = max(each.last_position for each in place.snapshot().segments if each.is_sealed)
     return rows_of(place, last=last)
 
 

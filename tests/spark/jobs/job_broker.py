@@ -21,7 +21,7 @@ from postroom.client import (
 )
 from postroom.model.entity_types import MESSAGE_TYPE, QUEUE_TYPE
 from postroom.server.configuration.config import QueueConfig
-from postroom.spark.jobs import acting, jobs
+from postroom.spark.jobs import execution, jobs
 from postroom.spark.jobs.jobs import Where
 from postroom.spark.jobs.plan import Manifest, Plan, Results
 from postroom.spark.jobs.rules import Rules, parse_rules
@@ -90,8 +90,8 @@ class Scene:
         client = self.management
         opened = client.request("OPEN-CURSOR", kind=MESSAGE_TYPE, name=queue, body={}).attributes()
         page = {"cursor": opened["cursor"], "offset": 0, "count": 1000}
-        told = client.request("READ-CURSOR", kind=MESSAGE_TYPE, name=queue, body=page).attributes()
-        found: list[dict[str, Any]] = told["messages"]  # type: ignore[assignment]
+        answer = client.request("READ-CURSOR", kind=MESSAGE_TYPE, name=queue, body=page).attributes()
+        found: list[dict[str, Any]] = answer["messages"]  # type: ignore[assignment]
         return found
 
     def where(self, queue: str = "dead", job: str = "job-1", is_kept: bool = True) -> Where:
@@ -113,7 +113,7 @@ class Scene:
         plan = self.plan(job)
         manifest = plan.manifest()
         assert manifest is not None
-        return acting.carry_out(plan, manifest, self.broker.url, in_flight, None)
+        return execution.carry_out(plan, manifest, self.broker.url, in_flight, None)
 
     def triage(self, spark: SparkSession, text: str, queue: str = "dead", job: str = "job-1") -> Manifest:
         return jobs.plan_triage(spark, self.where(queue, job), rules(text))
@@ -125,8 +125,8 @@ def rules(text: str) -> Rules:
 
 def rule(when: str, action: str, to: str = "", name: str = "") -> str:
     """A rule as TOML."""
-    said = {"name": name, "when": when, "action": action, "to": to}
-    return "[[rule]]\n" + "".join(f"{key} = '''{value}'''\n" for key, value in said.items() if value)
+    fields = {"name": name, "when": when, "action": action, "to": to}
+    return "[[rule]]\n" + "".join(f"{key} = '''{value}'''\n" for key, value in fields.items() if value)
 
 
 def counted(manifest: Manifest) -> dict[str, int]:

@@ -28,8 +28,8 @@ def a_table(at: Scene, **changes: Any) -> Table:
     if not uri.exists():
         uri.mkdir()
         pq.write_table(ORDERS, uri / "part.parquet")
-    said = {"format": "", "columns": COLUMNS, "where": "", "order_by": ("id",), "chunk_rows": 4}
-    return Table(str(uri), **{**said, **changes})
+    fields = {"format": "", "columns": COLUMNS, "where": "", "order_by": ("id",), "chunk_rows": 4}
+    return Table(str(uri), **{**fields, **changes})
 
 
 def plan(spark: SparkSession, at: Scene, table: Table, job: str = "job-1") -> Manifest:
@@ -132,7 +132,7 @@ def test_a_table_that_is_not_there(spark: SparkSession, at: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "text"),
     [
         ({"columns": ("id AS text",)}, "column text is"),
         ({"columns": ()}, "none of the columns id, customer is one of a message"),
@@ -142,9 +142,9 @@ def test_a_table_that_is_not_there(spark: SparkSession, at: Scene) -> None:
     ],
 )
 def test_a_table_that_has_no_messages(
-    spark: SparkSession, at: Scene, changes: dict[str, Any], said: str
+    spark: SparkSession, at: Scene, changes: dict[str, Any], text: str
 ) -> None:
-    with pytest.raises(OptionInvalid, match="(?i)" + said):
+    with pytest.raises(OptionInvalid, match="(?i)" + text):
         plan(spark, at, a_table(at, **changes))
     assert at.plan().manifest() is None
 

@@ -51,8 +51,8 @@ def run(*arguments: str) -> Result:
 def triage(at: Scene, text: str, *more: str) -> Result:
     file = at.folder.parent / "rules.toml"
     file.write_text(text)
-    told = ["--queue", "dead", "--data", str(at.folder), "--rules", str(file)]
-    return run("triage", *told, *more)
+    arguments = ["--queue", "dead", "--data", str(at.folder), "--rules", str(file)]
+    return run("triage", *arguments, *more)
 
 
 def applied(at: Scene, *more: str) -> list[str]:
@@ -82,8 +82,8 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(at: Scene) -> None:
     assert re.search(r"the a +forward audit +1", ended.stdout)
     assert re.search(r"\(no rule\) +leave +1", ended.stdout)
     assert "1 messages would be acted on; nothing has been done" in ended.stdout
-    told = json.loads(triage(at, text, "--json").stdout)
-    assert (told["applied"], told["plan"], [each["messages"] for each in told["counts"]]) == (
+    output = json.loads(triage(at, text, "--json").stdout)
+    assert (output["applied"], output["plan"], [each["messages"] for each in output["counts"]]) == (
         False,
         None,
         [1, 1],
@@ -125,7 +125,7 @@ def test_a_broker_that_is_not_there_is_1(at: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "text"),
     [
         (["--apply"], "--apply needs --out"),
         (["--apply", "--out", "o"], "--apply needs --broker"),
@@ -135,10 +135,10 @@ def test_a_broker_that_is_not_there_is_1(at: Scene) -> None:
         (["--in-flight", "99"], "--in-flight"),
     ],
 )
-def test_wrong_usage_is_2(at: Scene, more: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_usage_is_2(at: Scene, more: list[str], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POSTROOM_URL", raising=False)
     ended = triage(at, DISCARD, *more)
-    assert ended.exit_code == Exit.USAGE and said in ended.stderr
+    assert ended.exit_code == Exit.USAGE and text in ended.stderr
 
 
 def test_wrong_rules_and_columns_are_2(at: Scene) -> None:
@@ -211,18 +211,18 @@ def test_the_triage_of_the_how_to_end_to_end(at: Scene) -> None:
 
 def test_the_exit_codes_of_the_how_to_are_those_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (DOCS / "howto" / "schedule-jobs.md").read_text()
-    told = [int(code) for code in re.findall(r"^\| (\d) \|", text, re.MULTILINE)]
-    assert told == sorted(Exit)
+    codes = [int(code) for code in re.findall(r"^\| (\d) \|", text, re.MULTILINE)]
+    assert codes == sorted(Exit)
     (_, program) = blocks("schedule-jobs.md", "python")
     scope: dict[str, Any] = {}
     exec(program, scope)
     ended: list[int] = []
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], ended[-1]))
-    said = {}
+    fields = {}
     for code in Exit:
         ended.append(int(code))
-        said[code.name] = scope["run_job"]("act", "plan")
-    assert said == {"DONE": "next", "FAILED": "retry", "USAGE": "fail", "NOT_ALL": "next", "CANNOT": "fail"}
+        fields[code.name] = scope["run_job"]("act", "plan")
+    assert fields == {"DONE": "next", "FAILED": "retry", "USAGE": "fail", "NOT_ALL": "next", "CANNOT": "fail"}
 
 
 def test_the_shell_of_the_how_to_says_the_same() -> None:

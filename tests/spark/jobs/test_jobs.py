@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 from postroom.client import Message
 from postroom.model.entity_types import QUEUE_TYPE
 from postroom.server.listening import service
-from postroom.spark.jobs import acting, jobs
+from postroom.spark.jobs import execution, jobs
 from postroom.spark.jobs.contents import with_contents
 from postroom.spark.jobs.deduplicate import check_columns
 from postroom.spark.jobs.errors import CannotBeDone, Exit, JobError, OptionInvalid, RulesInvalid
 from postroom.spark.jobs.plan import ACTIONS_SCHEMA, MANIFEST
-from postroom.spark.jobs.standing import DURABLE_WITHIN_S, check_queue, look, standing
+from postroom.spark.jobs.queued_messages import DURABLE_WITHIN_S, check_queue, open_ledger, queued_messages
 from tests.ledger.dropped_history import with_dropped_history
 from tests.ledger.ledger_maker import LedgerMaker
 from tests.spark.jobs.job_broker import Scene, counted, rule, rules, scene
@@ -146,7 +146,9 @@ def test_what_was_done_a_moment_ago_is_part_of_a_plan(at: Scene, monkeypatch: py
     monkeypatch.setattr(service, "IDLE_S", 1.0)
     for _ in range(2):
         at.put("dead", ["a"])
-        assert look(str(at.folder), "").through >= at.broker.call(lambda broker: broker.durable_through)
+        assert open_ledger(str(at.folder), "").through >= at.broker.call(
+            lambda broker: broker.durable_through
+        )
 
 
 def test_what_nobody_says_is_durable_is_no_part_of_a_plan(
@@ -159,17 +161,17 @@ def test_what_nobody_says_is_durable_is_no_part_of_a_plan(
         now_s[0] += pause_s
 
     played = SimpleNamespace(monotonic=lambda: now_s[0], sleep=sleep, time_ns=time.time_ns)
-    monkeypatch.setattr("postroom.spark.jobs.standing.time", played)  # of no other thread
+    monkeypatch.setattr("postroom.spark.jobs.queued_messages.time", played)  # of no other thread
     maker = LedgerMaker(tmp_path / "data")
     queue = maker.queue("orders")
     maker.commit()
     maker.marker()
-    told = look(str(maker.folder), "").through
+    text = open_ledger(str(maker.folder), "").through
     maker.put(queue)
     maker.commit()
-    assert look(str(maker.folder), "").through == told and now_s[0] >= DURABLE_WITHIN_S
+    assert open_ledger(str(maker.folder), "").through == text and now_s[0] >= DURABLE_WITHIN_S
     maker.marker()
-    assert look(str(maker.folder), "").through == told + 1
+    assert open_ledger(str(maker.folder), "").through == text + 1
 
 
 def test_the_ledger_tells_which_job_and_rule_it_was(spark: SparkSession, at: Scene) -> None:
@@ -177,18 +179,18 @@ def test_the_ledger_tells_which_job_and_rule_it_was(spark: SparkSession, at: Sce
     at.triage(spark, rule("text = 'a'", "discard", name="no a") + rule("true", "forward", "audit", "rest"))
     at.act()
     events = spark.read.format("postroom").option("path", str(at.folder)).load()
-    told = {row["outcome"]: row["reason"] for row in events.where("reason IS NOT NULL").collect()}
-    assert "job job-1, rule no a" in told["discarded"] and "postroom:job" in told["discarded"]
-    assert "job job-1, rule rest" in told["moved"]
+    fields = {row["outcome"]: row["reason"] for row in events.where("reason IS NOT NULL").collect()}
+    assert "job job-1, rule no a" in fields["discarded"] and "postroom:job" in fields["discarded"]
+    assert "job job-1, rule rest" in fields["moved"]
 
 
 def test_what_is_older_than_the_history_stands_there_without_its_place(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     alive = with_dropped_history(tmp_path)
-    ledger = look(str(tmp_path), "")
+    ledger = open_ledger(str(tmp_path), "")
     assert alive[1] < ledger.first_position
-    rows = standing(spark, ledger, "orders", True)
+    rows = queued_messages(spark, ledger, "orders", True)
     read = with_contents(rows, ledger.place(), ledger.ledger_id, ["body_state"])
     found = {row["serial"]: row for row in read.collect()}
     assert sorted(found) == alive
@@ -211,17 +213,17 @@ def test_an_interrupted_job_goes_on_with_what_is_left(
 ) -> None:
     at.put("dead", [f"{number}" for number in range(10)])
     manifest = at.triage(spark, rule("true", "forward", "audit", "all"))
-    monkeypatch.setattr(acting, "MAX_ACTIONS", 3)
-    monkeypatch.setattr(acting, "NOTED_ROWS", 3)
-    asked: list[int] = []
+    monkeypatch.setattr(execution, "MAX_ACTIONS", 3)
+    monkeypatch.setattr(execution, "NOTED_ROWS", 3)
+    counts: list[int] = []
 
     def breaks(done: int, total: int) -> None:
-        asked.append(done)
-        if len(asked) == 2:
+        counts.append(done)
+        if len(counts) == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        acting.carry_out(at.plan(), manifest, at.broker.url, 1, breaks)
+        execution.carry_out(at.plan(), manifest, at.broker.url, 1, breaks)
     assert at.texts("audit") == [str(number) for number in range(6)]
     results = at.act()
     assert dict(results.counts) == {"done": 7, "gone": 3}, "3 were done and not noted"
@@ -243,7 +245,7 @@ def test_several_requests_at_a_time_do_the_same(
 ) -> None:
     at.put("dead", [f"{number}" for number in range(20)])
     at.triage(spark, rule("true", "forward", "audit", "all"))
-    monkeypatch.setattr(acting, "MAX_ACTIONS", 2)
+    monkeypatch.setattr(execution, "MAX_ACTIONS", 2)
     assert dict(at.act(in_flight=4).counts) == {"done": 20}
     assert sorted(at.texts("audit"), key=int) == [str(number) for number in range(20)]
 
@@ -261,12 +263,12 @@ def test_a_plan_is_for_one_ledger_and_queue(spark: SparkSession, at: Scene, tmp_
     at.put("dead", ["a"])
     manifest = at.triage(spark, rule("true", "discard", name="all"))
     with scene(tmp_path / "other") as other, pytest.raises(CannotBeDone, match="of ledger"):
-        acting.carry_out(at.plan(), manifest, other.broker.url, 1, None)
+        execution.carry_out(at.plan(), manifest, other.broker.url, 1, None)
     gone = replace(manifest, queue="nowhere")
     with pytest.raises(CannotBeDone, match="nowhere"):
-        acting.carry_out(at.plan(), gone, at.broker.url, 1, None)
+        execution.carry_out(at.plan(), gone, at.broker.url, 1, None)
     with pytest.raises(JobError, match="goes on with what is left") as failed:
-        acting.carry_out(at.plan(), manifest, "amqp://127.0.0.1:1", 1, None)
+        execution.carry_out(at.plan(), manifest, "amqp://127.0.0.1:1", 1, None)
     assert failed.value.exit_code == Exit.FAILED
     assert at.texts("dead") == ["a"]
 
@@ -302,7 +304,7 @@ def test_a_plan_without_its_manifest_is_none(spark: SparkSession, at: Scene) -> 
 
 
 @pytest.mark.parametrize(
-    ("when", "said"),
+    ("when", "expected_text"),
     [
         ("nosuch > 5", "nosuch"),
         ("reason =", "Syntax error"),
@@ -311,13 +313,13 @@ def test_a_plan_without_its_manifest_is_none(spark: SparkSession, at: Scene) -> 
     ],
 )
 def test_a_rule_that_makes_no_sense_is_told_with_its_line(
-    spark: SparkSession, at: Scene, when: str, said: str
+    spark: SparkSession, at: Scene, when: str, expected_text: str
 ) -> None:
     at.put("dead", ["a"])
     text = "\n\n" + rule(when, "leave", name="wrong")
     with pytest.raises(RulesInvalid, match=r"rules\.toml, line 3: rule 'wrong': ") as told:
         at.triage(spark, text)
-    assert said.lower() in str(told.value).lower() and "\n" not in str(told.value)
+    assert expected_text.lower() in str(told.value).lower() and "\n" not in str(told.value)
     assert told.value.exit_code == Exit.USAGE
 
 
@@ -359,8 +361,8 @@ def test_the_duplicate_of_what_somebody_holds_goes(spark: SparkSession, at: Scen
 
 def test_duplicates_by_columns(spark: SparkSession, at: Scene) -> None:
     texts = ["a", "b", "a", "a"]
-    said = [Message(text, properties={"n": n // 3, "m": 1}) for n, text in enumerate(texts)]
-    at.put("orders", said)
+    messages = [Message(text, properties={"n": n // 3, "m": 1}) for n, text in enumerate(texts)]
+    at.put("orders", messages)
     by = check_columns(("text", "application_properties"))
     jobs.plan_deduplicate(spark, at.where("orders"), by)
     at.act()

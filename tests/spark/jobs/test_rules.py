@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.manager.administration.message_jobs import ACTIONS, ANSWERS
-from postroom.spark.jobs.acting import answers_of, request_of
 from postroom.spark.jobs.errors import CannotBeDone, Exit, JobError, OptionInvalid, RulesInvalid
+from postroom.spark.jobs.execution import answers_of, request_of
 from postroom.spark.jobs.jobs import check_job_id, new_job_id
 from postroom.spark.jobs.plan import (
     ACTIONS_SCHEMA,
@@ -52,7 +52,7 @@ def test_rules_are_read_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected_text"),
     [
         ("", "line 1: there is no rule"),
         ("rule = 5", "line 1: rules are a list"),
@@ -77,10 +77,10 @@ def test_rules_are_read_in_order() -> None:
         ("[[rule]]\nwhen = 'true'\naction = 'leave'\n" * (MAX_RULES + 1), "at most 1,000 are allowed"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(text: str, said: str) -> None:
+def test_what_is_wrong_is_told_with_its_line(text: str, expected_text: str) -> None:
     with pytest.raises(RulesInvalid) as told:
         parse_rules(text, "r")
-    assert said in str(told.value)
+    assert expected_text in str(told.value)
     assert told.value.exit_code == Exit.USAGE
 
 
@@ -106,18 +106,18 @@ tables = st.dictionaries(st.sampled_from(["name", "when", "action", "to", "other
 
 
 @given(st.lists(tables, max_size=4))
-def test_any_rules_are_read_or_refused(told: list[dict[str, Any]]) -> None:
+def test_any_rules_are_read_or_refused(fields: list[dict[str, Any]]) -> None:
     text = "".join(
-        "[[rule]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in rule.items()) for rule in told
+        "[[rule]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in rule.items()) for rule in fields
     )
-    assert tomllib.loads(text).get("rule", []) == told
+    assert tomllib.loads(text).get("rule", []) == fields
     try:
         rules = parse_rules(text, "r")
     except RulesInvalid as error:
         assert all(line.startswith("r, line ") for line in str(error).splitlines())
         return
-    assert len(rules.rules) == len(told) > 0
-    for rule, said in zip(rules.rules, told, strict=True):
+    assert len(rules.rules) == len(fields) > 0
+    for rule, said in zip(rules.rules, fields, strict=True):
         assert rule.when == said["when"].strip() and rule.action in ACTIONS
         assert (rule.to != "") == ("to" in said and said["to"].strip() != "")
 
@@ -180,26 +180,26 @@ def test_answers_come_back_to_their_actions(kinds: list[tuple[str, str, str]], d
     """However actions are grouped in a request."""
     rows = [an_action(serial, *kind) for serial, kind in enumerate(kinds, 1)]
     order, groups = request_of(rows, "job 1")
-    asked = [serial for group in groups for serial in group["serials"]]
-    assert sorted(asked) == [row["serial"] for row in rows]
+    serials = [serial for group in groups for serial in group["serials"]]
+    assert sorted(serials) == [row["serial"] for row in rows]
     keys = [(group["action"], group["to"], group["reason"]) for group in groups]
     assert len(set(keys)) == len(keys)
-    said = {serial: data.draw(st.sampled_from(ANSWERS)) for serial in asked}
-    refused = [number for number, serial in enumerate(asked) if said[serial] == "refused"]
-    told = {
-        "answers": [said[serial] for serial in asked],
-        "refusals": [{"why": f"no {asked[number]}", "numbers": [number]} for number in refused],
+    drawn = {serial: data.draw(st.sampled_from(ANSWERS)) for serial in serials}
+    refused = [number for number, serial in enumerate(serials) if drawn[serial] == "refused"]
+    fields = {
+        "answers": [drawn[serial] for serial in serials],
+        "refusals": [{"why": f"no {serials[number]}", "numbers": [number]} for number in refused],
     }
-    answers = answers_of(told, order)
+    answers = answers_of(fields, order)
     for row, (answer, why) in zip(rows, answers, strict=True):
-        assert answer == said[row["serial"]]
+        assert answer == drawn[row["serial"]]
         assert why == (f"no {row['serial']}" if answer == "refused" else None)
 
 
-@pytest.mark.parametrize("told", [{}, {"answers": "done"}, {"answers": ["done", "done"], "refusals": []}])
-def test_an_answer_that_tells_of_others(told: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fields", [{}, {"answers": "done"}, {"answers": ["done", "done"], "refusals": []}])
+def test_an_answer_that_tells_of_others(fields: dict[str, Any]) -> None:
     with pytest.raises(JobError, match="doesn't tell of 1 messages"):
-        answers_of(told, [0])
+        answers_of(fields, [0])
 
 
 @given(st.lists(st.integers(1, 7), max_size=5), st.integers(0, 30), st.integers(1, 9))

@@ -68,14 +68,14 @@ def test_derived_entries_have_their_messages_ids_and_root(chain: tuple[Path, lis
 def test_however_it_is_cut(chain: tuple[Path, list[int]]) -> None:
     folder, _ = chain
     place = FolderPlace(folder)
-    look = place.look()
-    single = plan(place, look, 1, look.durable_through, 1)
+    snapshot = place.snapshot()
+    single = plan(place, snapshot, 1, snapshot.durable_through, 1)
     batches = [batch for slice in single for batch in read_events(slice)]
     order = [("position", "ascending"), ("ordinal", "ascending")]
     assert pa.Table.from_batches(batches).sort_by(order) == events_of(folder).sort_by(order)
     some = pa.schema([EVENTS_SCHEMA.field(name) for name in ("serial", "root_serial")])
-    told = [row for slice in single for batch in read_events(slice, some) for row in batch.to_pylist()]
-    assert sum(row["root_serial"] is not None for row in told) == 5
+    rows = [row for slice in single for batch in read_events(slice, some) for row in batch.to_pylist()]
+    assert sum(row["root_serial"] is not None for row in rows) == 5
 
 
 def test_a_chain_is_followed_only_so_far(
@@ -108,10 +108,10 @@ def test_through_the_broker_after_a_restart(tmp_path: Path) -> None:
     ):
         connection.create_session().create_producer("orders").send(message)
     with BrokerThread(config, folder=tmp_path / "data") as broker:
-        said = ["message", "move", "orders", "elsewhere", "--all", "--url", broker.url]
-        assert CliRunner().invoke(main, said).exit_code == 0
-        said = ["message", "move", "elsewhere", "orders", "--all", "--url", broker.url]
-        assert CliRunner().invoke(main, said).exit_code == 0
+        command = ["message", "move", "orders", "elsewhere", "--all", "--url", broker.url]
+        assert CliRunner().invoke(main, command).exit_code == 0
+        command = ["message", "move", "elsewhere", "orders", "--all", "--url", broker.url]
+        assert CliRunner().invoke(main, command).exit_code == 0
     events = sorted(events_of(tmp_path / "data").to_pylist(), key=lambda row: row["position"])
     queues = ("orders", "elsewhere")
     came = [row for row in events if row["from_state"] == "start" and row["queue"] in queues]

@@ -73,10 +73,10 @@ def _two_epochs(folder: Path) -> LedgerMaker:
 @pytest.mark.parametrize("position", range(6))
 def test_every_position_of_a_ledger_is_in_it(tmp_path: Path, position: int) -> None:
     _two_epochs(tmp_path)
-    look = FolderPlace(tmp_path).look()
-    told = position_in(look, position)
+    snapshot = FolderPlace(tmp_path).snapshot()
+    told = position_in(snapshot, position)
     assert told == BEGINNING or told.epoch == (1 if position < 4 else 2)
-    check(look, told)
+    check(snapshot, told)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_every_position_of_a_ledger_is_in_it(tmp_path: Path, position: int) -> N
 def test_a_position_of_another_history_is_refused(tmp_path: Path, position: Position, message: str) -> None:
     _two_epochs(tmp_path)
     with pytest.raises(LedgerDiverged, match=message) as refused:
-        check(FolderPlace(tmp_path).look(), position)
+        check(FolderPlace(tmp_path).snapshot(), position)
     assert refused.value.ledger_id == LEDGER
     assert refused.value.position == position
 
@@ -114,12 +114,14 @@ def test_a_ledger_restored_from_a_backup_that_runs_on_is_refused(
         _write(ledger, 5)
         ledger.close()
         place = FolderPlace(folder)
-        look = place.look()
-        read = position_in(look, look.durable_through)
+        snapshot = place.snapshot()
+        read = position_in(snapshot, snapshot.durable_through)
     else:  # it wrote on in the epoch of the backup
         place = FolderPlace(folder)
-        look = place.look()
-        read = Position(look.epochs[-1].number, look.epochs[-1].epoch_id.hex(), look.durable_through + 5)
+        snapshot = place.snapshot()
+        read = Position(
+            snapshot.epochs[-1].number, snapshot.epochs[-1].epoch_id.hex(), snapshot.durable_through + 5
+        )
     shutil.rmtree(folder)
     shutil.copytree(backup, folder)
     restored = Ledger.open(folder, OPTIONS, NOW_US)
@@ -127,7 +129,7 @@ def test_a_ledger_restored_from_a_backup_that_runs_on_is_refused(
     restored.close()
     for looking in (place, FolderPlace(folder)):
         with pytest.raises(LedgerDiverged):
-            check(looking.look(), read)
+            check(looking.snapshot(), read)
 
 
 def _write(ledger: Ledger, count: int) -> None:

@@ -27,14 +27,18 @@ Rows = list[dict[str, Any]]
 
 def rows_of(place: Place, cuts: list[int], records: int = 1 << 20, schema: pa.Schema = EVENTS_SCHEMA) -> Rows:
     """All rows by (position, ordinal), read range by range: from the first cut up to before the next."""
-    look = place.look()
+    snapshot = place.snapshot()
     edges = sorted(
-        {look.first_position, *(c for c in cuts if c <= look.durable_through), look.durable_through + 1}
+        {
+            snapshot.first_position,
+            *(c for c in cuts if c <= snapshot.durable_through),
+            snapshot.durable_through + 1,
+        }
     )
     batches = [
         batch
         for first, behind in pairwise(edges)
-        for slice in plan(place, look, first, behind - 1, records)
+        for slice in plan(place, snapshot, first, behind - 1, records)
         for batch in read_events(slice, schema)
     ]
     rows = pa.Table.from_batches(batches, schema).to_pylist()
@@ -61,9 +65,9 @@ def test_parts_for_a_task_each_are_even_and_have_every_position_once(
 ) -> None:
     with TemporaryDirectory() as name:
         place = FolderPlace(made(Path(name), history))
-        look = place.look()
-        parts = plan_parts(place, look, first, last, records)
-        whole = range(max(first, look.first_position), min(last, look.durable_through) + 1)
+        snapshot = place.snapshot()
+        parts = plan_parts(place, snapshot, first, last, records)
+        whole = range(max(first, snapshot.first_position), min(last, snapshot.durable_through) + 1)
         positions = [[p for piece in part for p in range(piece.first, piece.last + 1)] for part in parts]
         assert [position for part in positions for position in part] == list(whole)
         sizes = [len(part) for part in positions]
@@ -86,10 +90,10 @@ def test_changes_of_a_kind_by_themselves_are_the_same_rows(history: list[tuple[s
     """Few kinds or more than are parted, and blocks of any size."""
     with TemporaryDirectory() as name:
         place = FolderPlace(made(Path(name), history))
-        look = place.look()
+        snapshot = place.snapshot()
         parted: Rows = []
         with patch.object(expand, "LEAST_ROWS", 1), patch.object(expand, "MOST_KINDS", most):
-            for slice in plan(place, look, 1, look.durable_through, 1 << 20):
+            for slice in plan(place, snapshot, 1, snapshot.durable_through, 1 << 20):
                 for batch in read_events(slice, in_kinds=True):
                     rows = batch.to_pylist()
                     assert [row["position"] for row in rows] == sorted(row["position"] for row in rows)
@@ -104,7 +108,7 @@ def test_blocks_of_a_kind_say_so_by_columns_of_one_value(tmp_path: Path) -> None
         maker.consume(maker.put(queue), queue)
     maker.finish()
     place = FolderPlace(tmp_path)
-    (slice,) = plan(place, place.look(), 1, place.look().durable_through, 1 << 20)
+    (slice,) = plan(place, place.snapshot(), 1, place.snapshot().durable_through, 1 << 20)
     blocks = [
         rows
         for chunk, definitions in place.read(slice)
@@ -134,7 +138,7 @@ def test_all_before_a_record_that_is_not_known_is_read(tmp_path: Path, field: st
     maker.consume(serials[2], queue)
     maker.finish()
     place = FolderPlace(tmp_path)
-    (slice,) = plan(place, place.look(), 1, place.look().durable_through, 1 << 20)
+    (slice,) = plan(place, place.snapshot(), 1, place.snapshot().durable_through, 1 << 20)
     read: Rows = []
     with pytest.raises(UnknownRecord) as error:
         for batch in read_events(slice, in_kinds=in_kinds):
@@ -154,8 +158,8 @@ def test_sealing_changes_no_row(history: list[tuple[str, int]], records: int) ->
             life.step(step, number)
         life.maker.finish()
         place = FolderPlace(Path(name))
-        look = place.look()
-        slices = plan(place, look, 1, look.durable_through, records)
+        snapshot = place.snapshot()
+        slices = plan(place, snapshot, 1, snapshot.durable_through, records)
         whole = rows_of(place, [], records)
         while life.sealed + 1 < life.files:
             life.seal(0)
@@ -178,8 +182,8 @@ def test_texts_as_dictionaries_are_the_same_texts(history: list[tuple[str, int]]
     )
     with TemporaryDirectory() as name:
         place = FolderPlace(made(Path(name), history))
-        look = place.look()
-        for slice in plan(place, look, 1, look.durable_through, records):
+        snapshot = place.snapshot()
+        for slice in plan(place, snapshot, 1, snapshot.durable_through, records):
             for plain, texts in zip(read_events(slice), read_events(slice, coded), strict=True):
                 assert texts.to_pylist() == plain.to_pylist()
 
@@ -190,8 +194,8 @@ def test_only_the_entries_of_some_queues(history: list[tuple[str, int]]) -> None
     with TemporaryDirectory() as name:
         place = FolderPlace(made(Path(name), history))
         wanted = [row for row in rows_of(place, []) if row["queue"] == "a"]
-        look = place.look()
-        slices = plan(place, look, 1, look.durable_through, 7)
+        snapshot = place.snapshot()
+        slices = plan(place, snapshot, 1, snapshot.durable_through, 7)
         batches = [batch for slice in slices for batch in read_events(slice, queues=frozenset({"a"}))]
         rows = pa.Table.from_batches(batches, EVENTS_SCHEMA).to_pylist()
         assert sorted(rows, key=lambda row: (row["position"], row["ordinal"])) == wanted
@@ -201,8 +205,8 @@ def test_what_a_row_says_of_holders_and_channels(tmp_path: Path) -> None:
     history = [("put", 0), ("put", 2), ("put", 4), ("consume", 0), ("batch", 0), ("forward", 0), ("put", 1)]
     rows = rows_of(FolderPlace(made(tmp_path, history)), [])
     said = ("record", "event", "holder", "container", "user", "channel", "luwid", "queue")
-    told = [tuple(row[name] for name in said) for row in rows]
-    assert told[3:] == [
+    values = [tuple(row[name] for name in said) for row in rows]
+    assert values[3:] == [
         ("entry", "acquire", "receiver-0", "app", "guest", None, None, "a"),
         ("entry", "confirm", "receiver-0", "app", "guest", None, None, "a"),
         ("entry", "acquire", "batch", None, None, "TO.QM2", "ab" * 16, "a"),

@@ -161,7 +161,7 @@ def test_a_ledger_that_a_pattern_finds_joins_a_stream_that_runs(tmp_path: Path) 
     with pytest.raises(LedgerMissing, match=f"no path leads to ledger {B}"):
         running.next(offsets[-1], ALL)
     with pytest.raises(NoLedger, match="z"):
-        Planner(_options(tmp_path / "z*")).look()
+        Planner(_options(tmp_path / "z*")).refresh()
 
 
 def test_leaving_out_a_ledger_must_be_said(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_two_paths_to_one_ledger_are_refused(tmp_path: Path) -> None:
     _ledger(tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "copy")
     with pytest.raises(LedgerTwice, match="name one of them"):
-        Planner(_options(tmp_path / "a", tmp_path / "copy")).look()
+        Planner(_options(tmp_path / "a", tmp_path / "copy")).refresh()
 
 
 def test_several_ledgers_share_a_limit(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_slices_are_as_few_as_can_be_and_parts_are_even(tmp_path: Path) -> None:
     begun, end = _run(planner)[1:]
     spans = [(piece.first, piece.last) for piece in planner.slices(begun, end)]
     parts = [[(piece.first, piece.last) for piece in part] for part in planner.parts(begun, end)]
-    files = [(one.first_position, one.last_position) for one in planner.look()[A].look.segments]
+    files = [(one.first_position, one.last_position) for one in planner.refresh()[A].snapshot.segments]
     assert len(files) == 2
     assert len(spans) == sum(-(-(last - first + 1) // 12) for first, last in files)
     assert [first for first, _ in spans if first in {one for one, _ in files}] == [one for one, _ in files]
@@ -265,7 +265,7 @@ def test_a_restored_ledger_stops_the_stream(tmp_path: Path) -> None:
         with pytest.raises(LedgerDiverged):
             again.next(end, ALL)
         with pytest.raises(LedgerDiverged):
-            again.look()
+            again.refresh()
             again.parts(begun, end)
 
 

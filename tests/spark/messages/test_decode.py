@@ -203,8 +203,8 @@ def test_times_that_no_timestamp_has_are_the_last_or_first_that_there_is() -> No
 
 
 def test_maps_tell_types() -> None:
-    said = {"n": Int(-5), "t": Timestamp(1), "b": b"\x00", "none": None, "far": Timestamp(2**62)}
-    row = row_of(Message(application_properties=dict(said)), "application_properties")
+    fields = {"n": Int(-5), "t": Timestamp(1), "b": b"\x00", "none": None, "far": Timestamp(2**62)}
+    row = row_of(Message(application_properties=dict(fields)), "application_properties")
     assert row["application_properties"] == [
         ("n", {"type": "int", "value": "-5"}),
         ("t", {"type": "timestamp", "value": "1970-01-01T00:00:00.001Z"}),
@@ -215,8 +215,8 @@ def test_maps_tell_types() -> None:
 
 
 def test_annotations_may_have_other_keys_and_values() -> None:
-    said = {Symbol("m"): {"reason": Int(2053), "n": ULong(1)}, ULong(7): [1.5], Symbol("ulong:7"): "x"}
-    row = row_of(Message(message_annotations=said), "message_annotations")
+    fields = {Symbol("m"): {"reason": Int(2053), "n": ULong(1)}, ULong(7): [1.5], Symbol("ulong:7"): "x"}
+    row = row_of(Message(message_annotations=fields), "message_annotations")
     assert row["message_annotations"] == [
         ("m", {"type": "map", "value": '{"reason":2053,"n":{"ulong":"1"}}'}),
         ("ulong:7", {"type": "list", "value": "[1.5]"}),
@@ -272,8 +272,8 @@ def test_bodies(body: Data | Value | Sequence | None, kind: str, data: Any, text
 def test_the_jms_type_is_what_qpid_jms_makes_of_a_message(
     annotation: object, content_type: str | None, body: Any, kind: str
 ) -> None:
-    said: dict[object, object] = {} if annotation is None else {Symbol("x-opt-jms-msg-type"): annotation}
-    message = Message(message_annotations=said, properties=Properties(content_type=content_type), body=body)
+    fields: dict[object, object] = {} if annotation is None else {Symbol("x-opt-jms-msg-type"): annotation}
+    message = Message(message_annotations=fields, properties=Properties(content_type=content_type), body=body)
     assert row_of(message, "jms_type")["jms_type"] == kind
 
 

@@ -143,16 +143,16 @@ def test_application_properties_may_be_plain_text() -> None:
 
 
 def test_empty_maps_are_not_sent() -> None:
-    told: list[list[tuple[str, object]] | None] = [[], [("a", {"type": "int", "value": "7"})], [], None]
-    found = [decode_message(data) for data in encode(rows(application_properties=told, text=list("abcd")))]
+    maps: list[list[tuple[str, object]] | None] = [[], [("a", {"type": "int", "value": "7"})], [], None]
+    found = [decode_message(data) for data in encode(rows(application_properties=maps, text=list("abcd")))]
     assert [each.application_properties for each in found] == [{}, {"a": 7}, {}, {}]
     [none, _] = encode(rows(application_properties=[[], None], text=list("ab")))
     assert none == encode(rows(text=["a"]))[0]
 
 
 def test_annotations_have_symbols_as_keys() -> None:
-    told = [("x-opt-a", {"type": "int", "value": "7"}), ("ulong:5", {"type": "null", "value": None})]
-    found = one(message_annotations=told, body=b"").message_annotations
+    annotations = [("x-opt-a", {"type": "int", "value": "7"}), ("ulong:5", {"type": "null", "value": None})]
+    found = one(message_annotations=annotations, body=b"").message_annotations
     assert found == {Symbol("x-opt-a"): Int(7), ULong(5): None}
 
 
@@ -235,10 +235,10 @@ def test_a_row_without_meaning_is_named(columns: dict[str, Any], text: str) -> N
 
 
 def test_ids_of_every_type() -> None:
-    told = {"uuid": "f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "binary": "AAE=", "ulong": "7", "string": "s"}
-    found = encode(rows(message_id=list(told.values()), message_id_type=list(told)))
+    fields = {"uuid": "f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "binary": "AAE=", "ulong": "7", "string": "s"}
+    found = encode(rows(message_id=list(fields.values()), message_id_type=list(fields)))
     ids = [decode_message(data).properties.message_id for data in found]  # type: ignore[union-attr]
-    assert ids == [UUID(told["uuid"]), b"\0\1", 7, "s"]
+    assert ids == [UUID(fields["uuid"]), b"\0\1", 7, "s"]
 
 
 def test_columns_are_checked_before_any_row() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from postroom.spark.ledger_source import record_batches
-from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.errors import LedgerMissing, PipelineGap
 from postroom.spark.pipeline.options import Upkeep
 from postroom.spark.pipeline.pipeline import Pipeline
-from postroom.spark.pipeline.work import work
+from postroom.spark.pipeline.pipeline_table import PipelineTable
+from postroom.spark.pipeline.slice_files import write_slice
 from tests.ledger.ledger_maker import LedgerMaker
 from tests.spark.local_pipeline import (
     assert_whole,
@@ -52,11 +52,11 @@ class Fragile:
         self.is_after = is_after
 
     def watch(self, pipeline: Pipeline) -> None:
-        for book in pipeline.books.values():
-            self._watch(book)
+        for table in pipeline.tables.values():
+            self._watch(table)
 
-    def _watch(self, book: Book) -> None:
-        commit = book.store.commit
+    def _watch(self, table: PipelineTable) -> None:
+        commit = table.store.commit
 
         def fragile(*arguments: Any, **more: Any) -> int:
             self.left -= 1
@@ -67,7 +67,7 @@ class Fragile:
                 raise Died
             return version
 
-        book.store.commit = fragile  # type: ignore[method-assign]
+        table.store.commit = fragile  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("is_after", [False, True])
@@ -99,7 +99,9 @@ def test_a_range_that_is_worked_on_twice_counts_once(tmp_path: Path) -> None:
     todo = slices(pipeline, 10)
     first = pipeline.job()
     take(pipeline, todo[:3])
-    pipeline.take([work(slice, first) for slice in todo[:3]], 0.0)  # what a stream repeats after a crash
+    pipeline.take(
+        [write_slice(slice, first) for slice in todo[:3]], 0.0
+    )  # what a stream repeats after a crash
     take(pipeline, todo[1:5])
     take(pipeline, todo[5:])
     settle_all(pipeline)
@@ -111,12 +113,12 @@ def test_a_range_that_leaves_a_hole_is_refused_and_nothing_of_it_taken(tmp_path:
     pipeline = piped(tmp_path / "tables", ledger)
     todo = slices(pipeline, 10)
     take(pipeline, todo[:1])
-    versions = {name: book.store.state().version for name, book in pipeline.books.items()}
+    versions = {name: table.store.state().version for name, table in pipeline.tables.items()}
     with pytest.raises(PipelineGap, match=f"reaches position {todo[0].last} "):
         take(pipeline, todo[2:3])
     with pytest.raises(PipelineGap):
         take(pipeline, [todo[1], todo[3]])
-    assert {name: book.store.state().version for name, book in pipeline.books.items()} == versions
+    assert {name: table.store.state().version for name, table in pipeline.tables.items()} == versions
     read_all(tmp_path / "tables", ledger)
     assert_whole(tmp_path / "tables", ledger)
 
@@ -176,7 +178,7 @@ def test_a_ledger_joins_a_pipeline_that_runs(tmp_path: Path) -> None:
     other = LedgerMaker(tmp_path / "ledgers" / "two", UUID(int=77))
     other.put(other.queue("elsewhere"), message_id=b"x")
     two = other.finish()
-    running.look()
+    running.refresh()
     catch_up(running)
     settle_all(running)
     assert_whole(tmp_path / "tables", one, two)
@@ -195,13 +197,13 @@ def test_intake_stops_before_what_it_does_not_know(tmp_path: Path, monkeypatch: 
     done = take(pipeline, slices(pipeline, 1000))
     assert done.stopped is not None
     assert done.stopped.position == unknown
-    assert {book.position(book_ledger(book)).position for book in pipeline.of_events} == {unknown - 1}
-    told = sorted(row["position"] for row in rows_of(tmp_path / "tables", "events"))
-    assert told == [*serials, unknown - 2, unknown - 1]
+    assert {table.position(book_ledger(table)).position for table in pipeline.of_events} == {unknown - 1}
+    positions = sorted(row["position"] for row in rows_of(tmp_path / "tables", "events"))
+    assert positions == [*serials, unknown - 2, unknown - 1]
     monkeypatch.setattr(record_batches, "_HIGHEST_TYPE", 255)  # an upgrade
     read_all(tmp_path / "tables", ledger)
     assert_whole(tmp_path / "tables", ledger)
 
 
-def book_ledger(book: Book) -> str:
-    return next(iter(book.state.positions))
+def book_ledger(table: PipelineTable) -> str:
+    return next(iter(table.state.positions))

@@ -144,7 +144,7 @@ def test_a_row_is_copied_about_twice_however_large_the_table_is(tmp_path: Path) 
     upkeep = Upkeep(settle_rows=50, settle_files=10_000)
     pipeline = piped(tmp_path / "tables", maker.finish(), only=("entries",), upkeep=upkeep)
     catch_up(pipeline, 40)
-    state = pipeline.books["entries"].state
+    state = pipeline.tables["entries"].state
     assert state.rows_in >= 1200
     assert 0 < state.rows_copied <= 2.2 * state.rows_in
 
@@ -156,7 +156,7 @@ def test_tables_open_with_what_a_checkpoint_tells_of_dropped_history(tmp_path: P
     alive = with_dropped_history(tmp_path / "ledger")
     pipeline = read_all(tmp_path / "tables", tmp_path / "ledger", records=50)
     (seen,) = pipeline.seen.values()
-    assert seen.look.first_position > 1
+    assert seen.snapshot.first_position > 1
     entries = rows_of(tmp_path / "tables", "entries")
     assert {row["serial"] for row in entries if row["state"] != "deleted"} == set(alive)
     assert_whole(tmp_path / "tables", tmp_path / "ledger")
@@ -166,10 +166,10 @@ def test_tables_open_with_what_a_checkpoint_tells_of_dropped_history(tmp_path: P
 def test_history_that_was_dropped_before_it_was_read_is_missed_aloud(tmp_path: Path) -> None:
     with_dropped_history(tmp_path / "ledger")
     pipeline = piped(tmp_path / "tables", tmp_path / "ledger", only=("entries",))
-    book = pipeline.books["entries"]
+    table = pipeline.tables["entries"]
     (ledger_id,) = pipeline.seen
-    opening = book.state.openings[ledger_id]
-    book.open_ledger(ledger_id, (opening[0] - 10, 0), [], {})  # as if the history had begun earlier then
+    opening = table.state.openings[ledger_id]
+    table.open_ledger(ledger_id, (opening[0] - 10, 0), [], {})  # as if the history had begun earlier then
     with pytest.raises(HistoryGone, match="a lease"):
         piped(tmp_path / "tables", tmp_path / "ledger", only=("entries",))
 

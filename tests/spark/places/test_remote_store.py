@@ -29,8 +29,8 @@ def test_an_uploaded_ledger_reads_as_the_folder_up_to_what_is_sealed(
     made = list(Upload(folder, root).run())
     assert list(Upload(folder, root).run()) == []
     there, here = place_of(f"store:{root}", cache=str(tmp_path / "cache")), FolderPlace(folder)
-    end = there.look().durable_through
-    assert len(made) > 3 and made[-1].last_position == end < here.look().durable_through
+    end = there.snapshot().durable_through
+    assert len(made) > 3 and made[-1].last_position == end < here.snapshot().durable_through
     assert rows_of(there, records=97).equals(rows_of(here, last=end))
 
 
@@ -46,7 +46,7 @@ def test_uploads_at_once_do_no_harm(folder: Path, root: str, tmp_path: Path) -> 
         made = [name for names in pool.map(upload, range(AT_ONCE)) for name in names]
     assert len(made) == len(set(made)) > 3
     there = place_of(f"store:{root}", cache=str(tmp_path / "cache"))
-    assert there.look().durable_through > 0
+    assert there.snapshot().durable_through > 0
 
 
 def test_an_object_that_another_makes_meanwhile_is_left_alone(

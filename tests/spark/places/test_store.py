@@ -40,10 +40,12 @@ def test_the_store_reads_as_the_folder_up_to_what_is_sealed(
 ) -> None:
     made = uploaded(folder, store)
     there, here = place(store, tmp_path), FolderPlace(folder)
-    end = there.look().durable_through
-    assert len(made) > 3 and made[-1].last_position == end < here.look().durable_through
+    end = there.snapshot().durable_through
+    assert len(made) > 3 and made[-1].last_position == end < here.snapshot().durable_through
     assert rows_of(there, records=97).equals(rows_of(here, last=end))
-    assert [each.epoch_id for each in there.look().epochs] == [each.epoch_id for each in here.look().epochs]
+    assert [each.epoch_id for each in there.snapshot().epochs] == [
+        each.epoch_id for each in here.snapshot().epochs
+    ]
 
 
 def test_no_body_is_uploaded(folder: Path, store: Path) -> None:
@@ -67,12 +69,12 @@ def test_a_second_upload_adds_what_was_sealed_since_and_changes_nothing(folder: 
 def test_the_look_goes_on_with_what_is_added(folder: Path, store: Path, tmp_path: Path) -> None:
     uploaded(folder, store)
     there = place(store, tmp_path)
-    first = there.look()
+    first = there.snapshot()
     writer = Writer(folder)
     writer.write(200)
     uploaded(folder, store)
     writer.close()
-    second = there.look()
+    second = there.snapshot()
     assert second.durable_through > first.durable_through
     assert second.segments[: len(first.segments)] == first.segments
 
@@ -147,12 +149,12 @@ def test_a_history_that_begins_late_opens_as_in_the_folder(tmp_path: Path, store
     writer.close()
     uploaded(writer.folder, store)
     there = place(store, tmp_path)
-    look = there.look()
-    assert look.first_position > 1
-    opening = read_opening(there, look)
+    snapshot = there.snapshot()
+    assert snapshot.first_position > 1
+    opening = read_opening(there, snapshot)
     assert opening is not None
     serials = sorted(opening.rows["serial"].to_pylist())
-    assert serials == [serial for serial in writer.alive if serial < look.first_position]
+    assert serials == [serial for serial in writer.alive if serial < snapshot.first_position]
     assert set(opening.rows["message_id"].to_pylist()) == {f"id-{100 * n:06d}" for n in range(len(serials))}
 
 
@@ -163,11 +165,11 @@ def test_several_ledgers_in_one_store(folder: Path, store: Path, tmp_path: Path)
     for each in (folder, other.folder):
         uploaded(each, store)
     with pytest.raises(StoreUnusable, match="several ledgers"):
-        place(store, tmp_path).look()
+        place(store, tmp_path).snapshot()
     for each in (folder, other.folder):
-        ledger_id = FolderPlace(each).look().ledger_id
+        ledger_id = FolderPlace(each).snapshot().ledger_id
         chosen = place_of(f"store:{store}#{ledger_id}", cache=str(tmp_path / "cache"))
-        assert chosen.look().ledger_id == ledger_id
+        assert chosen.snapshot().ledger_id == ledger_id
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"version": 1}', "[]", "\x00"])
@@ -176,7 +178,7 @@ def test_an_entry_that_is_none_is_named(folder: Path, store: Path, tmp_path: Pat
     (entry,) = store.rglob("manifest/00000001.events.json")
     entry.write_text(text)
     with pytest.raises(StoreUnusable, match=r"00000001\.events\.json"):
-        place(store, tmp_path).look()
+        place(store, tmp_path).snapshot()
 
 
 def test_an_entry_of_a_later_version_says_what_to_upgrade(folder: Path, store: Path, tmp_path: Path) -> None:
@@ -184,7 +186,7 @@ def test_an_entry_of_a_later_version_says_what_to_upgrade(folder: Path, store: P
     (entry,) = store.rglob("manifest/00000001.events.json")
     entry.write_text(entry.read_text().replace('"version": 1', '"version": 2'))
     with pytest.raises(StoreUnusable, match="upgrade the reader"):
-        place(store, tmp_path).look()
+        place(store, tmp_path).snapshot()
 
 
 def test_a_hole_in_the_manifest_is_told(folder: Path, store: Path, tmp_path: Path) -> None:
@@ -192,12 +194,12 @@ def test_a_hole_in_the_manifest_is_told(folder: Path, store: Path, tmp_path: Pat
     (entry,) = store.rglob("manifest/00000002.events.json")
     entry.unlink()
     with pytest.raises(StoreUnusable, match="does not follow"):
-        place(store, tmp_path).look()
+        place(store, tmp_path).snapshot()
 
 
 def test_a_store_without_ledger_and_places_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(StoreUnusable, match="no ledger here"):
-        place(tmp_path / "nothing", tmp_path).look()
+        place(tmp_path / "nothing", tmp_path).snapshot()
     for uri in ("ftp://host/x", "s3://bucket/x"):
         with pytest.raises(PlaceUnknown, match="store:"):
             place_of(uri)
@@ -218,27 +220,27 @@ def test_a_damaged_object_is_not_read(folder: Path, store: Path, tmp_path: Path)
 def test_a_place_is_pickled_without_what_it_remembers(folder: Path, store: Path, tmp_path: Path) -> None:
     uploaded(folder, store)
     there = place(store, tmp_path)
-    there.look()
+    there.snapshot()
     again = pickle.loads(pickle.dumps(there))
-    assert again == there and again.look() == there.look()
+    assert again == there and again.snapshot() == there.snapshot()
     assert len(pickle.dumps(there)) < 500
 
 
 def test_a_running_upload_follows_the_broker(folder: Path, store: Path) -> None:
-    told: list[Uploaded] = []
+    uploaded: list[Uploaded] = []
     stop = Event()
     writer = Writer(folder)
 
     def tell(each: Uploaded) -> None:
-        told.append(each)
-        if len(told) == 3:
+        uploaded.append(each)
+        if len(uploaded) == 3:
             writer.write(200)
         if each.last_position > 1000:
             stop.set()
 
     Upload(folder, str(store)).watch(stop, tell, every_s=0.01)
     writer.close()
-    assert told[-1].last_position > 1000
+    assert uploaded[-1].last_position > 1000
 
 
 def test_file_uris(folder: Path, store: Path, tmp_path: Path) -> None:

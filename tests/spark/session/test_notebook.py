@@ -40,13 +40,13 @@ def test_the_notebook_runs_and_tells_of_the_messages(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(str(Path(each).resolve()) for each in sys.path if each))
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    told = "\n".join(map(_texts, notebook.cells))
-    assert "dead_letter" in told
-    assert "order-0" in told
-    assert re.search(r"orders at 20\d\d-\S+ \S+: \d+ messages", told)
-    assert "every message is accounted for" in told
-    assert "p99 ms" in told
-    assert told.count("SVG object") == 2
+    text = "\n".join(map(_texts, notebook.cells))
+    assert "dead_letter" in text
+    assert "order-0" in text
+    assert re.search(r"orders at 20\d\d-\S+ \S+: \d+ messages", text)
+    assert "every message is accounted for" in text
+    assert "p99 ms" in text
+    assert text.count("SVG object") == 2
 
 
 def test_it_is_kept_without_outputs() -> None:

@@ -52,7 +52,8 @@ def test_a_stream_follows_the_live_tail_of_a_broker(spark: SparkSession, tmp_pat
         assert sorted(each for each in ids if each.startswith("live-")) == [f"live-{n}" for n in range(10)]
         assert len(ids) == len(set(ids)) == 110
         assert (
-            max(position for batch in taken.values() for position, _ in batch) <= there.look().durable_through
+            max(position for batch in taken.values() for position, _ in batch)
+            <= there.snapshot().durable_through
         )
         assert (
             served.token

@@ -128,11 +128,11 @@ def test_figures_of_a_stream_are_in_its_progress(spark: SparkSession, ledger: Pa
 
 
 def test_over_spark_connect(ledger: Path, tables: Path, tmp_path: Path) -> None:
-    told = {name: text for name, text in os.environ.items() if not name.startswith("SPARK_")}
+    fields = {name: text for name, text in os.environ.items() if not name.startswith("SPARK_")}
     here = os.pathsep.join([str(ROOT), *(str(Path(one).resolve()) for one in sys.path if one)])
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.session.spark_connect", str(ledger), str(tables), str(tmp_path)],
-        env=told | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": here},
+        env=fields | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": here},
         capture_output=True,
         text=True,
         timeout=400,

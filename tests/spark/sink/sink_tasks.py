@@ -24,14 +24,14 @@ class Query:
     def __init__(
         self, url: str, app: str, folder: Path, run: str = "run-1", query: str = "query", **options: str
     ) -> None:
-        said = {
+        fields = {
             "broker": url,
             "queue": app,
             "app": app,
             "checkpointLocation": str(folder),
             "brokerTimeoutS": "20",
         }
-        self.options: SinkOptions = read_stream_options(said | options)
+        self.options: SinkOptions = read_stream_options(fields | options)
         self._app = app
         self._folder = folder
         self._query, self._run = query, run

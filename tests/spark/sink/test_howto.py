@@ -154,7 +154,7 @@ def test_one_queue_into_another(spark: SparkSession, broker: BrokerThread, tmp_p
     assert numbers == [*range(1, 21)]
     for message in found:
         number = int(str(message.message_id)[3:])
-        told = {"article": ARTICLES[number % 3]} | {0: {"price": 1.5}, 1: {"price": 2.0}, 2: {}}[number % 3]
-        assert json.loads(str(message.body)) == told
+        fields = {"article": ARTICLES[number % 3]} | {0: {"price": 1.5}, 1: {"price": 2.0}, 2: {}}[number % 3]
+        assert json.loads(str(message.body)) == fields
         assert (message.correlation_id, message.reply_to) == (f"c{number}", "answers")
         assert message.properties == {"number": number}

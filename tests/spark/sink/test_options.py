@@ -95,7 +95,7 @@ def test_a_queue_is_only_appended_to() -> None:
 
 
 def test_trust_in_a_broker() -> None:
-    said = {"broker": "amqps://h", "tlsVerifyHost": "false", "tlsCertificateFile": "/c", "tlsKeyFile": "/k"}
-    tls = read_broker(OptionReader(said, SinkOptionError)).tls
+    fields = {"broker": "amqps://h", "tlsVerifyHost": "false", "tlsCertificateFile": "/c", "tlsKeyFile": "/k"}
+    tls = read_broker(OptionReader(fields, SinkOptionError)).tls
     assert tls is not None
     assert (tls.verify_host, tls.certificate_file, tls.key_file, tls.ca_file) == (False, "/c", "/k", None)

@@ -68,8 +68,8 @@ class Stream:
         reader = self._spark.readStream.schema("position long, text string")
         frame = reader.option("maxFilesPerTrigger", files_a_batch).json(str(self.files))
         writer = frame.writeStream.format(SOURCE).option("checkpointLocation", str(self.checkpoint))
-        said = {"broker": self._broker.url, "queue": self._app, "app": self._app, "brokerTimeoutS": "20"}
-        return writer.options(**said | options).trigger(availableNow=True).start()
+        fields = {"broker": self._broker.url, "queue": self._app, "app": self._app, "brokerTimeoutS": "20"}
+        return writer.options(**fields | options).trigger(availableNow=True).start()
 
     def run(self, files_a_batch: int = 1, **options: str) -> None:
         """Until there is nothing more; raises what the query failed with."""
@@ -220,8 +220,8 @@ class ForeachBatch(Stream):
     def run(self, files_a_batch: int = 1, **options: str) -> None:
         def write(frame: DataFrame, batch_id: int) -> None:
             ordered = frame.repartition(1).sortWithinPartitions("position")
-            said = {"txnApp": self._app, "txnVersion": str(batch_id)} | options
-            save(ordered, self._broker, self._app, **said)
+            fields = {"txnApp": self._app, "txnVersion": str(batch_id)} | options
+            save(ordered, self._broker, self._app, **fields)
 
         frame = self._spark.readStream.schema("position long, text string").json(str(self.files))
         writer = frame.writeStream.foreachBatch(write).trigger(availableNow=True)

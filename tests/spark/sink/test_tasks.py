@@ -164,8 +164,8 @@ def test_above_position_needs_a_recorded_position(broker: BrokerThread, app: str
 
 def test_accept_duplicates(broker: BrokerThread, app: str, tmp_path: Path) -> None:
     Query(broker.url, app, tmp_path).batch(0, numbered(1, 3))
-    told = {"acceptDuplicates": "true"}
-    other = Query(broker.url, app, tmp_path / "new", query="query-2", run="run-2", **told)
+    fields = {"acceptDuplicates": "true"}
+    other = Query(broker.url, app, tmp_path / "new", query="query-2", run="run-2", **fields)
     assert other.batch(0, numbered(1, 5), offsets="5") == "committed"
     assert other.batch(0, numbered(1, 5), offsets="5") == "already"
     assert received(broker, app) == bodies(numbered(1, 3) + numbered(1, 5))
@@ -315,8 +315,8 @@ def unsealed(broker: BrokerThread, query: Query, app: str) -> None:
 
     async def attempt() -> None:
         link = await SinkLink.open(query.options.broker, app, 20)
-        told = {"query_id": "query", "run_id": "run-1", "batch_id": 0, "partition": 0, "attempt": 0}
-        begun = await link.begin(told | {"digest": "", "above": False, "accept_duplicates": False})
+        fields = {"query_id": "query", "run_id": "run-1", "batch_id": 0, "partition": 0, "attempt": 0}
+        begun = await link.begin(fields | {"digest": "", "above": False, "accept_duplicates": False})
         await link.send_all(app, [b"\x00Sw\xa1\x04lost"], begun.txn_id)
         await link.close()
 
@@ -336,8 +336,8 @@ def run_again(query: Query, point: str, dies: str, rows: Rows, others: Rows, don
 
 def test_a_version_below_the_last_is_not_written(broker: BrokerThread, app: str, tmp_path: Path) -> None:
     """Known by its number alone: nothing says that it is another one. With a digest it is refused."""
-    said = {"broker": broker.url, "queue": app, "txnApp": app, "txnVersion": "0"}
-    options = read_batch_options(said)
+    fields = {"broker": broker.url, "queue": app, "txnApp": app, "txnVersion": "0"}
+    options = read_batch_options(fields)
 
     def save(version: int, digest: str = "") -> str:
         wrote = write(options, Writing(app, "", f"run-{version}", version, 0, 0), batches_of(numbered(1, 2)))

@@ -50,8 +50,8 @@ def test_questions_have_no_answers(tables: Path) -> None:
         ("entries", pending_sql),
         ("dwell_times", lambda rows: quantile_sql(rows, 0.5)),
     ):
-        asked = sql(f"({duckdb_query(open_store(str(tables), name))})")
-        assert duckdb.sql(asked).fetchall() == []
+        text = sql(f"({duckdb_query(open_store(str(tables), name))})")
+        assert duckdb.sql(text).fetchall() == []
 
 
 def test_what_no_pipeline_makes_is_refused(tmp_path: Path) -> None:

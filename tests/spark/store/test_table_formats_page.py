@@ -57,9 +57,9 @@ def test_a_delta_commit_is_as_the_page_says(tmp_path: Path, ledger: Path) -> Non
     read_all(tmp_path, ledger, format="delta")
     log = sorted((tmp_path / "entries/_delta_log").glob("*.json"))
     actions = [json.loads(line) for line in log[1].read_text().splitlines()]
-    told = {name: action[name] for action in actions for name in action}
-    assert {"postroom", "postroom.operation"} <= set(told["commitInfo"])
-    assert told["txn"]["appId"].startswith("postroom:")
+    fields = {name: action[name] for action in actions for name in action}
+    assert {"postroom", "postroom.operation"} <= set(fields["commitInfo"])
+    assert fields["txn"]["appId"].startswith("postroom:")
     table = DeltaTable(str(tmp_path / "entries"))
     assert (table.protocol().min_reader_version, table.protocol().min_writer_version) == (1, 2)
 

@@ -286,9 +286,9 @@ def test_what_is_older_than_the_history_is_told_by_the_checkpoint(tmp_path: Path
 def _with_opening(folder: Path) -> pa.Table:
     """All that a pipeline folds: the opening, and the events that it has not told already."""
     place = place_of(str(folder))
-    look = place.look()
-    opening = read_opening(place, look)
-    assert opening is not None and look.first_position > 1
+    snapshot = place.snapshot()
+    opening = read_opening(place, snapshot)
+    assert opening is not None and snapshot.first_position > 1
     assert [name for name in NEVER_NULL if opening.rows[name].null_count] == []
     events = events_of(folder)
     serials, positions = events.column("serial").to_numpy(), events.column("position").to_numpy()

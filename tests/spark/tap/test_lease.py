@@ -10,7 +10,7 @@ from postroom.client.exceptions import ConnectionLostException
 from postroom.server.clock import wall_us
 from postroom.spark.broker.options import Broker
 from postroom.spark.data_source.errors import SourceOptionError
-from postroom.spark.ledger_source.positions import from_said
+from postroom.spark.ledger_source.positions import from_dict
 from postroom.spark.messages.schema import messages_struct
 from postroom.spark.tap.lease import LeaseBroken, LeaseOptions, TapLease
 from postroom.spark.tap.options import read_tap_options
@@ -56,9 +56,9 @@ def test_a_lease_is_granted_and_moves_forward(broker: BrokerThread, node: Manage
     clock = Clock()
     lease = TapLease(options(broker), clock)
     lease.keep(5)
-    told = node.read("postroom.lease", "lake")
-    assert (told["position"], told["bodies"], told["queues"]) == (5, True, ["orders"])
-    assert (told["duration_s"], told["max_bytes"]) == (DAY_S, 1 << 30)
+    answer = node.read("postroom.lease", "lake")
+    assert (answer["position"], answer["bodies"], answer["queues"]) == (5, True, ["orders"])
+    assert (answer["duration_s"], answer["max_bytes"]) == (DAY_S, 1 << 30)
     lease.keep(9)
     assert node.read("postroom.lease", "lake")["position"] == 5  # not so often
     clock.now_s += 1
@@ -128,12 +128,12 @@ def test_a_broker_that_is_away_is_borne_as_long_as_the_lease_lasts(tmp_path: Pat
 def test_a_stream_keeps_what_it_reads_and_the_batch_before(
     broker: BrokerThread, node: ManagementClient, tmp_path: Path
 ) -> None:
-    said = {"path": str(tmp_path / "data"), "queues": "orders", "lease": "lake", "broker": broker.url}
-    stream = TapStream(read_tap_options(said), messages_struct())
+    fields = {"path": str(tmp_path / "data"), "queues": "orders", "lease": "lake", "broker": broker.url}
+    stream = TapStream(read_tap_options(fields), messages_struct())
     limit = stream.getDefaultReadLimit()
     first = stream.latestOffset({}, limit)
     begun = node.read("postroom.lease", "lake")["position"]
-    (position,) = from_said(first).values()
+    (position,) = from_dict(first).values()
     assert begun == position.position + 1
     put(broker, 3)
     second = stream.latestOffset(first, limit)
@@ -143,14 +143,14 @@ def test_a_stream_keeps_what_it_reads_and_the_batch_before(
 
 
 def test_a_lease_is_asked_for_as_the_sink_asks() -> None:
-    said = {"path": "x", "lease": "a", "queues": "q", "broker": "amqps://b", "tlsCaFile": "/ca.pem"}
-    lease = read_tap_options(said).lease
+    fields = {"path": "x", "lease": "a", "queues": "q", "broker": "amqps://b", "tlsCaFile": "/ca.pem"}
+    lease = read_tap_options(fields).lease
     assert lease is not None and lease.broker.tls is not None
     assert (lease.broker.url, lease.broker.tls.ca_file) == ("amqps://b", "/ca.pem")
 
 
 @pytest.mark.parametrize(
-    ("said", "error"),
+    ("fields", "error"),
     [
         ({"lease": "a", "queues": "q"}, 'option "broker" is missing'),
         ({"lease": "a", "broker": "amqp://b"}, 'option "queues" is missing'),
@@ -161,6 +161,6 @@ def test_a_lease_is_asked_for_as_the_sink_asks() -> None:
         ({"checkBodies": "perhaps"}, "checkBodies"),
     ],
 )
-def test_options_of_a_lease_are_checked(said: dict[str, str], error: str) -> None:
+def test_options_of_a_lease_are_checked(fields: dict[str, str], error: str) -> None:
     with pytest.raises(SourceOptionError, match=error):
-        read_tap_options({"path": "x", **said})
+        read_tap_options({"path": "x", **fields})

@@ -31,15 +31,17 @@ def ledgers(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [folder for folder in brokers(tmp_path_factory.mktemp("lived")) if holds_ledger(folder)]
 
 
-def options(folder: Path, **said: str) -> TapOptions:
-    return read_tap_options({"path": str(folder), **said})
+def options(folder: Path, **fields: str) -> TapOptions:
+    return read_tap_options({"path": str(folder), **fields})
 
 
-def read(folder: Path, records: int = 1 << 20, schema: pa.Schema = MESSAGES_SCHEMA, **said: str) -> pa.Table:
+def read(
+    folder: Path, records: int = 1 << 20, schema: pa.Schema = MESSAGES_SCHEMA, **fields: str
+) -> pa.Table:
     """All rows of a ledger that is cut into slices of so many records."""
-    place, chosen = FolderPlace(folder), options(folder, **said)
-    look = place.look()
-    slices = plan(place, look, 1, look.durable_through, records)
+    place, chosen = FolderPlace(folder), options(folder, **fields)
+    snapshot = place.snapshot()
+    slices = plan(place, snapshot, 1, snapshot.durable_through, records)
     batches = [batch for piece in slices for batch in rows_of(piece, schema, chosen)]
     return pa.Table.from_batches(batches, schema)
 
@@ -47,8 +49,8 @@ def read(folder: Path, records: int = 1 << 20, schema: pa.Schema = MESSAGES_SCHE
 def firsts(folder: Path) -> list[Row]:
     """The same by following every entry from its beginning: when it first was available."""
     place = FolderPlace(folder)
-    look = place.look()
-    slices = plan(place, look, 1, look.durable_through, 1 << 20)
+    snapshot = place.snapshot()
+    slices = plan(place, snapshot, 1, snapshot.durable_through, 1 << 20)
     rows = [row for piece in slices for batch in read_events(piece) for row in batch.to_pylist()]
     rows.sort(key=lambda row: (row["position"], row["ordinal"]))
     found: dict[tuple[int, int], Row] = {}
@@ -67,7 +69,7 @@ def test_every_entry_that_was_available_is_there_once_where_it_first_was(ledgers
     """Also of delays, retries, transactions, moves, dead letters, restarts."""
     kinds: set[str] = set()
     for folder in ledgers:
-        oldest = FolderPlace(folder).look().first_position  # of older messages not all is known here
+        oldest = FolderPlace(folder).snapshot().first_position  # of older messages not all is known here
         table = read(folder, schema=pa.schema([FULL_SCHEMA.field(name) for name in EVENT_COLUMNS]))
         assert [name for name in NEVER_NULL if table[name].null_count] == []
         rows = [row for row in told(table.select(EVENTS.names)) if row[2] >= oldest]
@@ -78,9 +80,9 @@ def test_every_entry_that_was_available_is_there_once_where_it_first_was(ledgers
 
 def _kinds(folder: Path) -> Iterator[str]:
     place = FolderPlace(folder)
-    look = place.look()
+    snapshot = place.snapshot()
     positions = {(position, ordinal) for position, ordinal, _, _ in firsts(folder)}
-    for piece in plan(place, look, 1, look.durable_through, 1 << 20):
+    for piece in plan(place, snapshot, 1, snapshot.durable_through, 1 << 20):
         for batch in read_events(piece):
             for row in batch.to_pylist():
                 if (row["position"], row["ordinal"]) in positions:
@@ -159,8 +161,8 @@ def test_where_only_events_are_asked_for_no_message_is_looked_at(
 def test_a_file_that_was_dropped_meanwhile_stops_the_read_unless_that_is_accepted(tmp_path: Path) -> None:
     make(tmp_path / "ledger")
     place = FolderPlace(tmp_path / "ledger")
-    look = place.look()
-    first = plan(place, look, 1, look.durable_through, 1 << 20)[0]
+    snapshot = place.snapshot()
+    first = plan(place, snapshot, 1, snapshot.durable_through, 1 << 20)[0]
     for path in (tmp_path / "ledger").glob("*1.*"):
         path.unlink()
     with pytest.raises(DataLost):

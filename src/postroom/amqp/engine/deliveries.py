@@ -105,13 +105,13 @@ class Deliveries:
                 f"disposition of {first} to {last}: the last lies before the first",
             )
         if disposition.role == RECEIVER:
-            self._on_receiver_says(disposition)
+            self._on_receiver_disposition(disposition)
             if self._dropped and disposition.state is not None:
                 self._on_late_outcome(disposition.state, first, last)
         else:
-            self._on_sender_says(disposition)
+            self._on_sender_disposition(disposition)
 
-    def _on_receiver_says(self, disposition: Disposition) -> None:
+    def _on_receiver_disposition(self, disposition: Disposition) -> None:
         ids = present_ids(self.outgoing, disposition.first, disposition.last)
         if not ids:
             return
@@ -137,7 +137,7 @@ class Deliveries:
         if late:
             self.wire.events.append(LateDisposition(self.session, state))
 
-    def _on_sender_says(self, disposition: Disposition) -> None:
+    def _on_sender_disposition(self, disposition: Disposition) -> None:
         event: SenderDispositionReceived | None = None
         for id in present_ids(self.incoming, disposition.first, disposition.last):
             link = self.incoming[id]
@@ -175,7 +175,9 @@ class Deliveries:
                 self.untrack_received(id)
         return bool(ids)
 
-    def say(self, role: bool, first: i64, last: i64, settled: bool, state: DeliveryState | None) -> None:
+    def send_disposition(
+        self, role: bool, first: i64, last: i64, settled: bool, state: DeliveryState | None
+    ) -> None:
         """Write a disposition."""
         if self.session.local_state == OPEN:
             write_disposition(self.wire.writer, self.channel, role, first, last, settled, state)

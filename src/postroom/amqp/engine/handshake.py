@@ -162,7 +162,7 @@ class Handshake:
         if phase == Phase.INIT and isinstance(frame, SaslInit):
             self._on_init(frame)
         elif phase == Phase.RESPONSE and isinstance(frame, SaslResponse):
-            self._ask_application(frame.response)
+            self._hand_to_application(frame.response)
         elif phase == Phase.MECHANISMS and isinstance(frame, SaslMechanisms):
             self._on_mechanisms(frame)
         elif phase == Phase.OUTCOME and isinstance(frame, SaslOutcome):
@@ -183,9 +183,9 @@ class Handshake:
             write_sasl_frame(self.out, SaslChallenge(b""))
             self.phase = Phase.RESPONSE
         else:
-            self._ask_application(init.initial_response or b"")
+            self._hand_to_application(init.initial_response or b"")
 
-    def _ask_application(self, response: bytes) -> None:
+    def _hand_to_application(self, response: bytes) -> None:
         """Hand what the client says of itself to the application; a malformed response is refused without
         asking.
         """

@@ -85,7 +85,7 @@ class ReceiverLink(Link):
         long as its session lives (part 2, section 2.7.6).
         """
         if self.session.deliveries.settle_received(first, last, settled):
-            self.session.deliveries.say(RECEIVER, first, last, settled, state)
+            self.session.deliveries.send_disposition(RECEIVER, first, last, settled, state)
 
     def on_flow(self, flow: Flow) -> None:
         count = flow.delivery_count

@@ -41,7 +41,7 @@ class SenderLink(Link):
         self._unfinished_state: DeliveryState | None = None
         """Its state: a transaction is named on every frame."""
         self.pieces_waiting: i64 = 0
-        self.tells_when_sent = False
+        self.notifies_when_sent = False
         """The event CreditChanged is wanted when nothing of it waits any more."""
         self.drained_waiting = False
 
@@ -243,7 +243,7 @@ class SenderLink(Link):
         detached link, too, as long as its session lives (part 2, section 2.7.6).
         """
         if self.session.deliveries.settle_own(first, last):
-            self.session.deliveries.say(SENDER, first, last, True, state)
+            self.session.deliveries.send_disposition(SENDER, first, last, True, state)
 
     # --- credit
 
@@ -269,8 +269,8 @@ class SenderLink(Link):
             return
         if self.drained_waiting:
             self.drained()
-        if self.tells_when_sent:
-            self.tells_when_sent = False
+        if self.notifies_when_sent:
+            self.notifies_when_sent = False
             self.wire.events.append(CreditChanged(self))
 
     def on_flow(self, flow: Flow) -> None:

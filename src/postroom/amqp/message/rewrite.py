@@ -152,9 +152,9 @@ def with_expiry(stored: bytes, expiry_us: i64) -> bytes:
         r.skip()
     at = r.pos
     r.skip()
-    told = decoded(stored, at, r.pos)
+    original_ms = decoded(stored, at, r.pos)
     expires_ms = int(expiry_us // 1000)
-    if not isinstance(told, int) or told == 0 or 0 < expires_ms <= told:
+    if not isinstance(original_ms, int) or original_ms == 0 or 0 < expires_ms <= original_ms:
         return stored
     content = BytesWriter()
     content.write(stored[fields_at:at])
@@ -166,7 +166,7 @@ def with_expiry(stored: bytes, expiry_us: i64) -> bytes:
     w.write(stored[:value_at])
     write_container(w, c.LIST_8, int(count), content.getvalue())
     w.write(stored[rest:])
-    return merge_annotations(w.getvalue(), {ORIGINAL_EXPIRY: Timestamp(told)})
+    return merge_annotations(w.getvalue(), {ORIGINAL_EXPIRY: Timestamp(original_ms)})
 
 
 def with_message_id(stored: bytes, message_id: str) -> bytes:

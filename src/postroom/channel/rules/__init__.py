@@ -3,6 +3,6 @@
 * `parser`: `parse_table` and `check_table` read a table; `errors`, `lines`, `tokens`, `checks`, `symbols` are
   what they do it with.
 * `table`: `RulesTable`, `Rule`, `Control`, and how a pattern matches.
-* `letter`: `DeadLetter`, what a rule can look at; `reading` finds it in a message.
+* `letter`: `DeadLetter`, what a rule can look at; `letter_fields` finds it in a message.
 * `handler`: `Handler`, which says what is to be done with which message and when.
 """

@@ -13,7 +13,7 @@ class Finding:
     is_error: bool = True
     """False: a warning; the table can be used."""
 
-    def told(self, file: str) -> str:
+    def formatted(self, file: str) -> str:
         """As compilers say it: ``file:line:column: error: …``."""
         kind = "error" if self.is_error else "warning"
         return f"{file}:{self.line}:{self.column}: {kind}: {self.message}"

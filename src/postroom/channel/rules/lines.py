@@ -41,8 +41,8 @@ class Entry:
 def entries_of(text: str, findings: list[Finding]) -> list[Entry]:
     """The entries of a table; what is wrong with its lines is added to ``findings``."""
     if len(text) > MAX_TABLE_CHARS:
-        told = f"the table has {len(text)} characters, and may have {MAX_TABLE_CHARS}: split it"
-        findings.append(Finding(1, 1, told))
+        message = f"the table has {len(text)} characters, and may have {MAX_TABLE_CHARS}: split it"
+        findings.append(Finding(1, 1, message))
         return []
     found: list[Entry] = []
     joining: Entry | None = None
@@ -62,8 +62,8 @@ def entries_of(text: str, findings: list[Finding]) -> list[Entry]:
         if not sign:
             joining = None
     if joining is not None:
-        told = f"the line says with {sign} that it goes on, and nothing follows: take the {sign} away"
-        findings.append(Finding(*sign_place, told))
+        message = f"the line says with {sign} that it goes on, and nothing follows: take the {sign} away"
+        findings.append(Finding(*sign_place, message))
     return found
 
 
@@ -81,5 +81,7 @@ def _is_passed_over(line: str, continues: bool) -> bool:
 
 def _check_length(line: str, number: int, findings: list[Finding]) -> None:
     if len(line) > MAX_LINE_CHARS:
-        told = f"the line has {len(line)} characters, more than {MAX_LINE_CHARS}: go on in the next, with +"
-        findings.append(Finding(number, MAX_LINE_CHARS + 1, told))
+        message = (
+            f"the line has {len(line)} characters, more than {MAX_LINE_CHARS}: go on in the next, with +"
+        )
+        findings.append(Finding(number, MAX_LINE_CHARS + 1, message))

@@ -107,37 +107,37 @@ class _Parser:
     # Control data.
 
     def _control(self, entry: Entry, words: list[Word]) -> Control:
-        said: dict[str, str | int] = {}
+        settings: dict[str, str | int] = {}
         for word in words:
             if word.keyword not in CONTROL_KEYWORDS:
-                told = f"{word.keyword} belongs to a rule: begin the rule on a new line"
-                self._report(entry, word.at, told)
+                message = f"{word.keyword} belongs to a rule: begin the rule on a new line"
+                self._report(entry, word.at, message)
             elif word.keyword == "WAIT":
-                said["wait_s"] = self._wait(entry, word)
+                settings["wait_s"] = self._wait(entry, word)
             elif word.keyword == "RETRYINT":
-                said["retry_interval_s"] = self._number(entry, word, 0)
+                settings["retry_interval_s"] = self._number(entry, word, 0)
             elif word.keyword == "INPUTQ":
-                said["input_queue"] = self._name(entry, word)
+                settings["input_queue"] = self._name(entry, word)
             else:
-                said["input_queue_manager"] = self._name(entry, word)
-        return Control(**said)  # type: ignore[arg-type]
+                settings["input_queue_manager"] = self._name(entry, word)
+        return Control(**settings)  # type: ignore[arg-type]
 
     def _wait(self, entry: Entry, word: Word) -> int:
         if not word.quoted and word.value in ("YES", "NO"):
             return FOR_EVER if word.value == "YES" else 0
         number = number_of(word.value, 0)
         if number is None:
-            told = (
+            message = (
                 f"WAIT takes YES, NO, or a number of seconds from 0 to {MAX_NUMBER}, not {shown(word.value)}"
             )
-            self._report(entry, word.value_at, told)
+            self._report(entry, word.value_at, message)
         return number or 0
 
     def _number(self, entry: Entry, word: Word, least: int) -> int:
         number = number_of(word.value, least)
         if number is None:
-            told = f"{word.keyword} takes a number from {least} to {MAX_NUMBER}, not {shown(word.value)}"
-            self._report(entry, word.value_at, told)
+            message = f"{word.keyword} takes a number from {least} to {MAX_NUMBER}, not {shown(word.value)}"
+            self._report(entry, word.value_at, message)
         return number or least
 
     def _name(self, entry: Entry, word: Word, substitutes: tuple[str, ...] = ()) -> str:
@@ -151,31 +151,31 @@ class _Parser:
 
     def _rule(self, entry: Entry, words: list[Word], is_whole: bool) -> Rule:
         """``is_whole`` False: some of it couldn't be read, so nothing is said of what is missing."""
-        said = {}
+        by_keyword = {}
         for word in words:
             if word.keyword in CONTROL_KEYWORDS:
-                told = f"{word.keyword} is control data, which stands in the first entry of a table, alone"
-                self._report(entry, word.at, told)
+                message = f"{word.keyword} is control data, which stands in the first entry of a table, alone"
+                self._report(entry, word.at, message)
             else:
-                said[word.keyword] = word
-        action = self._action(entry, said)
+                by_keyword[word.keyword] = word
+        action = self._action(entry, by_keyword)
         line, _ = entry.place(0)
         rule = Rule(
             action,
-            self._patterns(entry, said),
-            self._forward_queue(entry, said),
-            self._optional_name(entry, said.get("FWDQM"), (DESTINATION_MANAGER, REPLY_MANAGER)),
-            self._choice(entry, said.get("HEADER"), ("YES", "NO")) != "NO",
-            Authority(self._choice(entry, said.get("PUTAUT"), ("DEF", "CTX"))),
-            self._number(entry, said["RETRY"], 1) if "RETRY" in said else 1,
+            self._patterns(entry, by_keyword),
+            self._forward_queue(entry, by_keyword),
+            self._optional_name(entry, by_keyword.get("FWDQM"), (DESTINATION_MANAGER, REPLY_MANAGER)),
+            self._choice(entry, by_keyword.get("HEADER"), ("YES", "NO")) != "NO",
+            Authority(self._choice(entry, by_keyword.get("PUTAUT"), ("DEF", "CTX"))),
+            self._number(entry, by_keyword["RETRY"], 1) if "RETRY" in by_keyword else 1,
             line,
         )
         if is_whole:
-            self._check_together(entry, said, rule)
+            self._check_together(entry, by_keyword, rule)
         return rule
 
-    def _action(self, entry: Entry, said: dict[str, Word]) -> Action:
-        word = said.get("ACTION")
+    def _action(self, entry: Entry, by_keyword: dict[str, Word]) -> Action:
+        word = by_keyword.get("ACTION")
         names = tuple(each.value for each in Action)
         if word is None:
             return Action.IGNORE
@@ -187,12 +187,12 @@ class _Parser:
             return choices[0]
         chosen = choice_of(word.value, choices)
         if chosen is None:
-            told = f"{word.keyword} takes {' or '.join(choices)}, not {shown(word.value)}"
-            self._report(entry, word.value_at, told)
+            message = f"{word.keyword} takes {' or '.join(choices)}, not {shown(word.value)}"
+            self._report(entry, word.value_at, message)
         return chosen or choices[0]
 
-    def _forward_queue(self, entry: Entry, said: dict[str, Word]) -> str:
-        word = said.get("FWDQ")
+    def _forward_queue(self, entry: Entry, by_keyword: dict[str, Word]) -> str:
+        word = by_keyword.get("FWDQ")
         name = self._optional_name(entry, word, (DESTINATION_QUEUE, REPLY_QUEUE))
         if word is not None and not name:
             self._report(entry, word.value_at, "FWDQ may not be blank: name the queue")
@@ -201,10 +201,12 @@ class _Parser:
     def _optional_name(self, entry: Entry, word: Word | None, substitutes: tuple[str, ...]) -> str:
         return "" if word is None else self._name(entry, word, substitutes)
 
-    def _patterns(self, entry: Entry, said: dict[str, Word]) -> tuple[StringPattern | NumberPattern, ...]:
+    def _patterns(
+        self, entry: Entry, by_keyword: dict[str, Word]
+    ) -> tuple[StringPattern | NumberPattern, ...]:
         found = []
         for keyword in PATTERN_KEYWORDS:
-            word = said.get(keyword)
+            word = by_keyword.get(keyword)
             pattern = None if word is None else self._pattern(entry, word)
             if pattern is not None:
                 found.append(pattern)
@@ -223,17 +225,19 @@ class _Parser:
             self._report(entry, word.value_at, fault)
         return StringPattern(word.keyword, word.value.rstrip(" "))
 
-    def _check_together(self, entry: Entry, said: dict[str, Word], rule: Rule) -> None:
-        if "ACTION" not in said:
+    def _check_together(self, entry: Entry, by_keyword: dict[str, Word], rule: Rule) -> None:
+        if "ACTION" not in by_keyword:
             at = len(entry.text) - len(entry.text.lstrip())
-            told = f"the rule has no ACTION: add ACTION({'|'.join(each.value for each in Action)})"
-            self._report(entry, at, told)
+            message = f"the rule has no ACTION: add ACTION({'|'.join(each.value for each in Action)})"
+            self._report(entry, at, message)
             return
-        if rule.action is Action.FWD and "FWDQ" not in said:
-            self._report(entry, said["ACTION"].at, "ACTION(FWD) needs FWDQ, the queue to forward to: add it")
+        if rule.action is Action.FWD and "FWDQ" not in by_keyword:
+            self._report(
+                entry, by_keyword["ACTION"].at, "ACTION(FWD) needs FWDQ, the queue to forward to: add it"
+            )
         puts = rule.action in (Action.FWD, Action.RETRY)
         useless = () if rule.action is Action.FWD else FORWARD_ONLY
         for keyword in (*useless, *(() if puts else PUT_ONLY)):
-            if keyword in said:
-                told = f"{keyword} means nothing with ACTION({rule.action.value})"
-                self._report(entry, said[keyword].at, told, is_error=False)
+            if keyword in by_keyword:
+                message = f"{keyword} means nothing with ACTION({rule.action.value})"
+                self._report(entry, by_keyword[keyword].at, message, is_error=False)

@@ -87,8 +87,8 @@ class Scanner:
         if self._at == len(self._text):
             self._report(opening, f"the bracket of {keyword} is not closed: add the missing )")
         else:
-            told = f"{keyword} has one value, and more follows at {self._rest(self._at)}: put it in quotes"
-            self._report(self._at, f"{told} if it contains blanks, commas, quotes or brackets")
+            message = f"{keyword} has one value, and more follows at {self._rest(self._at)}: put it in quotes"
+            self._report(self._at, f"{message} if it contains blanks, commas, quotes or brackets")
             self._recover()
         return None
 

@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from postroom.cli.broker.top_view import SORTS, Look, View
+from postroom.cli.broker.top_view import SORTS, Snapshot, View
 from postroom.cli.common.broker_connection import connected, json_option, url_option
 from postroom.client import ManagementClient
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, CHANNEL_TYPE, CONNECTION_TYPE, QUEUE_TYPE
@@ -66,17 +66,17 @@ def top(interval_s: float, once: bool, sort: str, every: bool, url: str, as_json
     with connected(url) as connection:
         management = connection.create_management()
         if once:
-            _print(View(None, look(management, every), sort), as_json)
+            _print(View(None, snapshot(management, every), sort), as_json)
         elif as_json or not sys.stdout.isatty():
             _stream(management, interval_s, sort, every, as_json)
         else:
             _watch(management, interval_s, sort, every)
 
 
-def look(management: ManagementClient, every: bool = False) -> Look:
+def snapshot(management: ManagementClient, every: bool = False) -> Snapshot:
     """Ask the broker; dynamic queues only if ``every``."""
     queues = management.query(QUEUE_TYPE, QUEUE_ATTRIBUTES)
-    return Look(
+    return Snapshot(
         time.monotonic(),
         management.read(BROKER_TYPE, BROKER_NAME),
         [each for each in queues if every or not each["dynamic"]],
@@ -95,11 +95,11 @@ def _print(view: View, as_json: bool) -> None:
 
 def _stream(management: ManagementClient, interval_s: float, sort: str, every: bool, as_json: bool) -> None:
     """No terminal: one look after the other, until the reader has enough."""
-    before = look(management, every)
+    before = snapshot(management, every)
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         while True:
             time.sleep(interval_s)
-            now = look(management, every)
+            now = snapshot(management, every)
             _print(View(before, now, sort), as_json)
             before = now
 
@@ -107,7 +107,7 @@ def _stream(management: ManagementClient, interval_s: float, sort: str, every: b
 def _watch(management: ManagementClient, interval_s: float, sort: str, every: bool) -> None:
     """On the whole terminal, until a key or Ctrl-C ends it."""
     console = Console()
-    before, now = None, look(management, every)
+    before, now = None, snapshot(management, every)
     with _keys(), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             live.update(View(before, now, sort).render(console.width, console.height), refresh=True)
@@ -117,7 +117,7 @@ def _watch(management: ManagementClient, interval_s: float, sort: str, every: bo
             if key == SORT_KEY:
                 sort = SORTS[(SORTS.index(sort) + 1) % len(SORTS)]
                 continue
-            before, now = now, look(management, every)
+            before, now = now, snapshot(management, every)
 
 
 def _has_keys() -> bool:

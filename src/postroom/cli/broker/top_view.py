@@ -33,7 +33,7 @@ _UNITS: Final = ("B", "KB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True)
-class Look:
+class Snapshot:
     """What the broker has said at one time."""
 
     at_s: float
@@ -59,7 +59,7 @@ class Section:
 class View:
     """The look ``now``; with the one ``before`` there are rates."""
 
-    def __init__(self, before: Look | None, now: Look, sort: str = "rate") -> None:
+    def __init__(self, before: Snapshot | None, now: Snapshot, sort: str = "rate") -> None:
         """``sort``: one of SORTS."""
         self._before: Final = before
         self._now: Final = now

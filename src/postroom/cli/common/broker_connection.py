@@ -78,10 +78,10 @@ def setting(text: str) -> tuple[str, Any]:
     if not equals:
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
     try:
-        said = json.loads(value)
+        parsed = json.loads(value)
     except json.JSONDecodeError:
         return key, value
-    return key, value if key in _texts() and not isinstance(said, str) else said
+    return key, value if key in _texts() and not isinstance(parsed, str) else parsed
 
 
 @functools.cache
@@ -98,7 +98,7 @@ def shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _said(error: JMSException) -> str:
+def _description(error: JMSException) -> str:
     """What the broker says, without the name of the request that the command has made."""
     return _REQUEST.sub("", str(error), count=1)
 
@@ -123,6 +123,6 @@ def connected(url: str, name: str = "") -> Iterator[Connection]:
             try:
                 yield connection
             except InvalidDestinationException as error:
-                raise BrokerError(f"{_said(error)}{hint_at_names(connection, name)}") from error
+                raise BrokerError(f"{_description(error)}{hint_at_names(connection, name)}") from error
     except JMSException as error:
-        raise BrokerError(_said(error)) from error
+        raise BrokerError(_description(error)) from error

@@ -109,16 +109,16 @@ def _alteration(
     name: str, keys: Iterable[str], before: Mapping[str, object], after: Mapping[str, object]
 ) -> str:
     changes = [
-        f"{key} {_as_said(before.get(key))} → {_as_said(after.get(key))}"
+        f"{key} {_as_json(before.get(key))} → {_as_json(after.get(key))}"
         for key in keys
         if before.get(key) != after.get(key)
     ]
     if changes:
         return f"altered {name}: {', '.join(changes)}"
-    return f"{name} is so already: {', '.join(f'{key} {_as_said(after.get(key))}' for key in keys)}"
+    return f"{name} is so already: {', '.join(f'{key} {_as_json(after.get(key))}' for key in keys)}"
 
 
-def _as_said(value: object) -> str:
+def _as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

@@ -89,16 +89,17 @@ def _from_line(line: bytes, number: int, queue: str) -> dict[str, object]:
             message = encode_message(_made(fields), queue)
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"line {number}: {error}") from error
-    said: dict[str, object] = {"message": message}
-    said |= {name: fields[name] for name in ("expires_us", "due_us") if isinstance(fields.get(name), int)}
-    return said
+    arguments: dict[str, object] = {"message": message}
+    times = ("expires_us", "due_us")
+    arguments |= {name: fields[name] for name in times if isinstance(fields.get(name), int)}
+    return arguments
 
 
 def _made(fields: dict[str, Any]) -> Message:
     """A message of the fields of a line that has no AMQP bytes."""
     body = base64.b64decode(fields["body_base64"]) if "body_base64" in fields else fields.get("body")
-    said = {name: fields[name] for name in _FROM_FIELDS if fields.get(name) is not None}
+    arguments = {name: fields[name] for name in _FROM_FIELDS if fields.get(name) is not None}
     for name in ("message_id", "correlation_id"):
         if fields.get(name):
-            said[name] = id_value(str(fields[name]))
-    return Message(body, **said)
+            arguments[name] = id_value(str(fields[name]))
+    return Message(body, **arguments)

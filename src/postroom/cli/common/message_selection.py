@@ -104,12 +104,12 @@ class Found:
     """What a query has found, read page by page. A context manager: the cursor is closed at its end."""
 
     def __init__(
-        self, management: ManagementClient, queue: str, said: Mapping[str, object], bodies: bool
+        self, management: ManagementClient, queue: str, arguments: Mapping[str, object], bodies: bool
     ) -> None:
         self._management: Final = management
         self._queue: Final = queue
         self._bodies: Final = bodies
-        opened = self._ask("OPEN-CURSOR", dict(said))
+        opened = self._request("OPEN-CURSOR", dict(arguments))
         self._cursor: Final = opened["cursor"]
         self.count: Final = int(str(opened["count"]))
 
@@ -118,15 +118,15 @@ class Found:
 
     def __exit__(self, *failure: object) -> None:
         if failure[0] is None:
-            self._ask("CLOSE-CURSOR", {"cursor": self._cursor})
+            self._request("CLOSE-CURSOR", {"cursor": self._cursor})
 
     def rows(self, limit: int = 0) -> Iterator[dict[str, Any]]:
         """The messages that are still there, up to ``limit`` (0: all)."""
         at = given = 0
         while at < self.count and (limit == 0 or given < limit):
             wanted = min(PAGE_ROWS, limit - given) if limit else PAGE_ROWS
-            said = {"cursor": self._cursor, "offset": at, "count": wanted, "bodies": self._bodies}
-            page = self._ask("READ-CURSOR", said)["messages"]
+            arguments = {"cursor": self._cursor, "offset": at, "count": wanted, "bodies": self._bodies}
+            page = self._request("READ-CURSOR", arguments)["messages"]
             assert isinstance(page, list) and page
             at += len(page)
             for row in page:
@@ -134,8 +134,8 @@ class Found:
                     given += 1
                     yield row
 
-    def _ask(self, operation: str, said: dict[str, object]) -> dict[str, object]:
-        reply = self._management.request(operation, kind=MESSAGE_TYPE, name=self._queue, body=said)
+    def _request(self, operation: str, arguments: dict[str, object]) -> dict[str, object]:
+        reply = self._management.request(operation, kind=MESSAGE_TYPE, name=self._queue, body=arguments)
         return reply.attributes()
 
 

@@ -72,8 +72,8 @@ class _Failed(click.ClickException):
 
     exit_code: int  # type: ignore[misc]
 
-    def __init__(self, error: Exception, said: str, code: int) -> None:
-        super().__init__(said or type(error).__name__)
+    def __init__(self, error: Exception, text: str, code: int) -> None:
+        super().__init__(text or type(error).__name__)
         self.exit_code = code
 
 
@@ -103,7 +103,7 @@ _RAISED: Final = re.compile(r"^(?:postroom\.[\w.]+|\w*(?:Error|Exception)): (.+)
 """The end of a Python traceback, which Spark puts into the middle of its own words."""
 
 
-def cause_of(said: str) -> str:
+def cause_of(text: str) -> str:
     """The one line of an error's text that tells why: of a task's failure, what was raised in the task."""
-    raised = _RAISED.findall(said)
-    return str(raised[-1]) if raised else said.strip().split("\n", 1)[0]
+    raised = _RAISED.findall(text)
+    return str(raised[-1]) if raised else text.strip().split("\n", 1)[0]

@@ -34,10 +34,10 @@ def _turning(verb: str, kind: str, text: str) -> click.Command:
     @url_option
     @json_option
     def command(name: str, switch: str, url: str, as_json: bool, durable: bool = False) -> None:
-        said = {"switch": switch, "durable": durable}
+        arguments = {"switch": switch, "durable": durable}
         with connected(url, name) as connection:
             reply = connection.create_management().request(
-                verb.upper(), kind=kind, name=name, properties=said
+                verb.upper(), kind=kind, name=name, properties=arguments
             )
         click.echo(json.dumps(reply.attributes()) if as_json else f"{verb}d {switch} of {name}")
 
@@ -85,10 +85,10 @@ def show_counters(counters: Mapping[str, Any]) -> None:
         for name, value in counters.items()
         if name.startswith(("messages_", "consumers", "blocked")) and value and name.partition("_")[2]
     ]
-    told = {*("messages_current", "messages_pending", "messages_high", "messages_received", "messages_ended")}
-    told |= {f"messages_{cause}" for cause in (*CAUSES, "current_then", "pending_then")}
+    done = {*("messages_current", "messages_pending", "messages_high", "messages_received", "messages_ended")}
+    done |= {f"messages_{cause}" for cause in (*CAUSES, "current_then", "pending_then")}
     for name in rest:
-        if name not in told and isinstance(counters[name], int) and counters[name] > 0:
+        if name not in done and isinstance(counters[name], int) and counters[name] > 0:
             click.echo(f"{name.replace('_', ' ')}: {shown(counters[name])}")
     for switch in SWITCHES:
         if counters.get(f"{switch}_paused"):

@@ -79,7 +79,7 @@ def grant_lease(
     as_json: bool,
 ) -> None:
     """Grant the lease NAME: what comes from now on stays, or what is at POSITION and behind."""
-    said = {
+    settings = {
         "owner": owner,
         "position": position,
         "bodies": bodies or None,
@@ -88,8 +88,8 @@ def grant_lease(
         "max_bytes": max_bytes,
     }
     with connected(url) as connection:
-        granted = connection.create_management().create(LEASE_TYPE, name, _given(said))
-    _tell("granted", granted, as_json)
+        granted = connection.create_management().create(LEASE_TYPE, name, _given(settings))
+    _show_lease("granted", granted, as_json)
 
 
 @lease.command("renew")
@@ -108,10 +108,10 @@ def renew_lease(
     as_json: bool,
 ) -> None:
     """Begin the time of the lease NAME anew, and let go what is before POSITION."""
-    said = {"position": position, "duration_s": duration_s, "max_bytes": max_bytes}
+    settings = {"position": position, "duration_s": duration_s, "max_bytes": max_bytes}
     with connected(url) as connection:
-        renewed = connection.create_management().update(LEASE_TYPE, name, _given(said))
-    _tell("renewed", renewed, as_json)
+        renewed = connection.create_management().update(LEASE_TYPE, name, _given(settings))
+    _show_lease("renewed", renewed, as_json)
 
 
 @lease.command("release")
@@ -124,11 +124,11 @@ def release_lease(name: str, url: str) -> None:
     click.echo(f"released {name}")
 
 
-def _given(said: dict[str, Any]) -> dict[str, object]:
-    return {key: value for key, value in said.items() if value is not None}
+def _given(settings: dict[str, Any]) -> dict[str, object]:
+    return {key: value for key, value in settings.items() if value is not None}
 
 
-def _tell(done: str, lease: dict[str, Any], as_json: bool) -> None:
+def _show_lease(done: str, lease: dict[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(lease))
         return
@@ -151,10 +151,10 @@ def _cells(lease: dict[str, Any]) -> list[str]:
 def _state(lease: dict[str, Any]) -> str:
     if not lease["reason"]:
         return f"in force until {_time(lease['expires_us'])}"
-    told = f"broken ({lease['reason']}) {_time(lease['broken_us'])} at {lease['broken_position']:,}"
+    text = f"broken ({lease['reason']}) {_time(lease['broken_us'])} at {lease['broken_position']:,}"
     if lease["missing_last"]:
-        told += f", missing {lease['missing_first']:,}–{lease['missing_last']:,}"
-    return told
+        text += f", missing {lease['missing_first']:,}–{lease['missing_last']:,}"
+    return text
 
 
 def _time(time_us: int) -> str:

@@ -42,20 +42,20 @@ def upload_command(folder: Path, uri: str, watch: bool, every_s: float) -> None:
     with spark_extra():
         from postroom.spark.export.upload import Upload, Uploaded
 
-    def tell(each: Uploaded) -> None:
+    def show(each: Uploaded) -> None:
         positions = f"positions {each.first_position:,} to {each.last_position:,}"
         click.echo(f"{each.name}  {each.size_bytes:,} bytes  {positions}")
 
     with one_line_errors():
         upload = Upload(folder, uri)
         if watch:
-            upload.watch(_until_told(), tell, every_s)
+            upload.watch(_stop_signal(), show, every_s)
             return
         for each in upload.run():
-            tell(each)
+            show(each)
 
 
-def _until_told() -> threading.Event:
+def _stop_signal() -> threading.Event:
     """Set by Ctrl-C or SIGTERM: what is being uploaded is ended first."""
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

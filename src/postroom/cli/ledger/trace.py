@@ -70,11 +70,11 @@ def trace_command(
                 _show(line, as_json)
     else:
         with connected(url) as connection:
-            asked = Asked(connection.create_management(), wanted, is_serial)
-            for line in asked.lines():
+            trace = RemoteTrace(connection.create_management(), wanted, is_serial)
+            for line in trace.lines():
                 shown += 1
                 _show(line, as_json)
-            extent = asked.extent
+            extent = trace.extent
     if not shown:
         click.echo(_nothing(message_id, serial, extent), err=True)
         raise SystemExit(EXIT_NOTHING)
@@ -102,7 +102,7 @@ def _of_files(history: FolderHistory, wanted: MessageId | int) -> Iterator[Line]
         raise click.ClickException(str(error)) from error
 
 
-class Asked:
+class RemoteTrace:
     """A trace that a broker is asked for, part by part."""
 
     def __init__(self, management: ManagementClient, wanted: object, is_serial: bool) -> None:
@@ -116,8 +116,8 @@ class Asked:
         last = self.extent.durable_through
         at, skip = min(serials, default=0), 0
         while 0 < at <= last:
-            said = {"serials": sorted(serials), "first": at, "skip": skip}
-            answer = self._ask("FOLLOW-MESSAGES", said)
+            arguments = {"serials": sorted(serials), "first": at, "skip": skip}
+            answer = self._request("FOLLOW-MESSAGES", arguments)
             for text in answer["lines"]:
                 yield json.loads(text)
             serials = set(answer["serials"])
@@ -127,13 +127,13 @@ class Asked:
         serials: set[int] = set()
         at, last = 1, 0
         while at and (at <= last or last == 0):
-            answer = self._ask("FIND-MESSAGES", {**self._wanted, "first": at})
+            answer = self._request("FIND-MESSAGES", {**self._wanted, "first": at})
             serials.update(answer["serials"])
             at, last = answer["next"], last or self.extent.durable_through
         return serials
 
-    def _ask(self, operation: str, said: dict[str, object]) -> dict[str, Any]:
-        reply = self._management.request(operation, kind=LEDGER_TYPE, body=said, patience_s=PATIENCE_S)
+    def _request(self, operation: str, arguments: dict[str, object]) -> dict[str, Any]:
+        reply = self._management.request(operation, kind=LEDGER_TYPE, body=arguments, patience_s=PATIENCE_S)
         answer = reply.attributes()
         self.extent = Extent(int(str(answer["first_position"])), int(str(answer["durable_through"])))
         return answer

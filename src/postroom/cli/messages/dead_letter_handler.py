@@ -16,7 +16,7 @@ from typing import Any, Final
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.amqp.message.message_head import scan_head
 from postroom.channel.rules.handler import Attempt, Handler, Left, Why
-from postroom.channel.rules.reading import letter_of
+from postroom.channel.rules.letter_fields import letter_of
 from postroom.channel.rules.table import Action, RulesTable
 from postroom.cli.common.message_selection import id_text
 from postroom.client import InvalidDestinationException, JMSException
@@ -134,7 +134,7 @@ class Agent:
             return
         incoming, fields = self._at_hand.pop(left.key)
         self._relay.leave(incoming)
-        self._tell("left", fields, left.rule.line if left.rule else 0, why=left.why.value)
+        self._log("left", fields, left.rule.line if left.rule else 0, why=left.why.value)
         if left.why is Why.NO_HEADER:
             self.counts["without_header"] += 1
 
@@ -170,7 +170,7 @@ class Agent:
             self._failed(attempt, refusal)
         else:
             self._forget(attempt)
-            self._tell(DONE[attempt.rule.action], fields, attempt.rule.line, to=address)
+            self._log(DONE[attempt.rule.action], fields, attempt.rule.line, to=address)
 
     def _failed(self, attempt: Attempt, refusal: Exception) -> None:
         if self._connection.is_closed:
@@ -179,7 +179,7 @@ class Agent:
         if not self._relay.is_here(incoming):
             self._forget(attempt)
             return
-        self._tell("failed", fields, attempt.rule.line, attempt=attempt, why=str(refusal))
+        self._log("failed", fields, attempt.rule.line, attempt=attempt, why=str(refusal))
         self._leave(self._handler.failed(attempt.key, _now_us()))
 
     def _forget(self, attempt: Attempt) -> None:
@@ -219,7 +219,7 @@ class Agent:
         except InvalidDestinationException:
             return None
 
-    def _tell(
+    def _log(
         self,
         event: str,
         fields: MessageFields,
@@ -231,12 +231,12 @@ class Agent:
     ) -> None:
         self.counts[event] += 1
         message_id = fields.value("amqp.message_id")
-        told: dict[str, Any] = {"event": event, "line": line}
+        record: dict[str, Any] = {"event": event, "line": line}
         if message_id is not None:
-            told["message_id"] = id_text(message_id)
+            record["message_id"] = id_text(message_id)
         if attempt is not None:
-            told |= {"attempt": attempt.number, "of": attempt.rule.retry_count}
-        self._report({key: value for key, value in (told | {"why": why, "to": to}).items() if value})
+            record |= {"attempt": attempt.number, "of": attempt.rule.retry_count}
+        self._report({key: value for key, value in (record | {"why": why, "to": to}).items() if value})
 
 
 async def handle(

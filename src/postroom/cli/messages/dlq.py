@@ -56,7 +56,7 @@ def check(file: Path, printed: bool) -> None:
     Exit code 1 if it can't be used.
     """
     table, findings = _table_of(file)
-    _tell(file, findings)
+    _show_findings(file, findings)
     if table is None:
         raise SystemExit(EXIT_INVALID)
     if printed:
@@ -84,7 +84,7 @@ def handle(file: Path, inputq: str, inputqm: str, url: str, as_json: bool) -> No
     from postroom.cli.messages import dead_letter_handler
 
     table, findings = _table_of(file)
-    _tell(file, findings)
+    _show_findings(file, findings)
     if table is None:
         raise SystemExit(EXIT_INVALID)
 
@@ -93,7 +93,7 @@ def handle(file: Path, inputq: str, inputqm: str, url: str, as_json: bool) -> No
 
     _check_input(url, inputq.strip() or table.control.input_queue)
     try:
-        counts = asyncio.run(_until_told(dead_letter_handler.handle(url, table, inputq, inputqm, report)))
+        counts = asyncio.run(_until_stopped(dead_letter_handler.handle(url, table, inputq, inputqm, report)))
     except JMSException as error:
         raise BrokerError(str(error)) from error
     except ValueError as error:
@@ -112,7 +112,7 @@ def _check_input(url: str, queue: str) -> None:
             check_there(connection, queue)
 
 
-async def _until_told(work: Coroutine[Any, Any, dict[str, int]]) -> dict[str, int] | None:
+async def _until_stopped(work: Coroutine[Any, Any, dict[str, int]]) -> dict[str, int] | None:
     """Do ``work`` until it is done, or a signal asks to stop: then it ends in order, and there is None."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
@@ -134,9 +134,9 @@ def _table_of(file: Path) -> tuple[RulesTable | None, tuple[Finding, ...]]:
     return check_table(text)
 
 
-def _tell(file: Path, findings: tuple[Finding, ...]) -> None:
+def _show_findings(file: Path, findings: tuple[Finding, ...]) -> None:
     for each in findings:
-        click.echo(each.told(str(file)), err=True)
+        click.echo(each.formatted(str(file)), err=True)
 
 
 def _sentence(event: dict[str, Any]) -> str:
@@ -187,8 +187,8 @@ def list_dead_letters(queue: str, selector: str, count: int, url: str, as_json: 
     table = new_table(*LISTED, numbers=("serial",))
     with connected(url, queue) as connection:
         management = connection.create_management()
-        said = {"selector": selector, "states": []}
-        with Found(management, _queue(management, queue), said, True) as found:
+        arguments = {"selector": selector, "states": []}
+        with Found(management, _queue(management, queue), arguments, True) as found:
             for row in found.rows(count):
                 if "message" not in row:
                     continue  # it has ended meanwhile
@@ -242,16 +242,16 @@ def _header(message: Message) -> DeadLetterHeader | None:
 def _fields(row: dict[str, Any]) -> dict[str, Any]:
     """A row as JSON-able fields, its header as fields of their own."""
     header = _header(decode_message(row["message"])) if "message" in row else None
-    told = {} if header is None else {"reason": reason_name(header.reason), **header.annotation()}
+    header_fields = {} if header is None else {"reason": reason_name(header.reason), **header.annotation()}
     if header is not None:
-        told["reason_code"] = header.reason
-        told["reason"] = reason_name(header.reason)
+        header_fields["reason_code"] = header.reason
+        header_fields["reason"] = reason_name(header.reason)
     fields = as_fields(row)
     if isinstance(annotations := fields.get("annotations"), dict):
         fields["annotations"] = {
             key: value for key, value in annotations.items() if key != DEAD_LETTER
         } or None
-    return {"dead_letter": told or None} | fields
+    return {"dead_letter": header_fields or None} | fields
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -293,9 +293,10 @@ def replay(
     Counts of deliveries begin again. Many messages go in pieces, each of them all or nothing: if it breaks
     off, the rest is still on QUEUE, and the same command goes on.
     """
-    said = which(selector, message_id, serial, every) | {"to": to, "if_paused": if_paused, "in_pieces": True}
+    arguments = which(selector, message_id, serial, every)
+    arguments |= {"to": to, "if_paused": if_paused, "in_pieces": True}
     with connected(url, queue) as connection:
-        replayed, stay = in_pieces_of(connection.create_management(), "REPLAY", queue, said)
+        replayed, stay = in_pieces_of(connection.create_management(), "REPLAY", queue, arguments)
     if as_json:
         click.echo(json.dumps({"replayed": replayed, "without_origin": stay}))
         return

@@ -94,12 +94,12 @@ def get(
         destination = Topic(queue) if of_topic else queue
         consumer = _consumer(session, destination, subscription, selector or None, prefetch)
         is_shown = folder is not None and count >= PROGRESS_FROM
-        with counting_bar("getting", count, is_shown) as tell:
+        with counting_bar("getting", count, is_shown) as progress:
             for message in _received(consumer, count, wait_s):
                 taken += 1
                 _put_out(message, as_json, folder, taken)
                 consumer.accept(message)
-                tell(taken)
+                progress(taken)
     if taken == 0:
         click.echo(f"there is no message on {queue}", err=True)
         raise SystemExit(EXIT_NOTHING)

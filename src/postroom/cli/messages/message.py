@@ -60,10 +60,10 @@ def list_messages(
 ) -> None:
     """List messages on QUEUE, those too that are held, delayed or not committed."""
     table = new_table(*LISTED, numbers=("serial", "bytes"))
-    said = {"selector": selector, "states": list(states)}
+    arguments = {"selector": selector, "states": list(states)}
     with (
         connected(url, queue) as connection,
-        Found(connection.create_management(), queue, said, True) as found,
+        Found(connection.create_management(), queue, arguments, True) as found,
     ):
         for row in found.rows(count):
             if as_json:
@@ -86,9 +86,9 @@ def show_message(queue: str, message_id: str | None, serial: int | None, url: st
     """Show one message on QUEUE with everything that is known of it."""
     if (message_id is None) == (serial is None):
         raise click.UsageError("say which message: --id or --serial")
-    said = {"message_id": id_value(message_id)} if message_id is not None else {"serial": serial}
+    arguments = {"message_id": id_value(message_id)} if message_id is not None else {"serial": serial}
     with connected(url, queue) as connection:
-        reply = connection.create_management().request("READ", kind=MESSAGE_TYPE, name=queue, body=said)
+        reply = connection.create_management().request("READ", kind=MESSAGE_TYPE, name=queue, body=arguments)
         rows = reply.attributes()["messages"]
     assert isinstance(rows, list)
     fields = as_fields(rows[0])
@@ -116,11 +116,11 @@ def delete_messages(
     as_json: bool,
 ) -> None:
     """Delete messages on QUEUE that nobody holds."""
-    said = which(selector, message_id, serial, every) | {"if_paused": if_paused}
+    arguments = which(selector, message_id, serial, every) | {"if_paused": if_paused}
     with connected(url, queue) as connection:
         management = connection.create_management()
         reply = management.request(
-            "DELETE-MESSAGES", kind=MESSAGE_TYPE, name=queue, body=said, patience_s=PATIENCE_S
+            "DELETE-MESSAGES", kind=MESSAGE_TYPE, name=queue, body=arguments, patience_s=PATIENCE_S
         )
     deleted = reply.attributes()["count"]
     click.echo(json.dumps({"deleted": deleted}) if as_json else f"deleted {deleted} messages from {queue}")
@@ -147,15 +147,15 @@ def move_messages(
     as_json: bool,
 ) -> None:
     """Move messages from QUEUE to the queue TO: all that are meant, or none."""
-    said = which(selector, message_id, serial, every)
-    said |= {"to": to, "if_paused": if_paused, "in_pieces": in_pieces}
+    arguments = which(selector, message_id, serial, every)
+    arguments |= {"to": to, "if_paused": if_paused, "in_pieces": in_pieces}
     with connected(url, queue) as connection:
-        moved, _ = in_pieces_of(connection.create_management(), "MOVE-MESSAGES", queue, said)
+        moved, _ = in_pieces_of(connection.create_management(), "MOVE-MESSAGES", queue, arguments)
     click.echo(json.dumps({"moved": moved}) if as_json else f"moved {moved} messages from {queue} to {to}")
 
 
 def in_pieces_of(
-    management: ManagementClient, operation: str, queue: str, said: dict[str, object]
+    management: ManagementClient, operation: str, queue: str, arguments: dict[str, object]
 ) -> tuple[int, int]:
     """Ask again while there is more; returns how many messages it was done to, and how many of the last
     piece have no origin."""
@@ -164,7 +164,7 @@ def in_pieces_of(
         task = progress.add_task(operation.lower(), total=None)
         while True:
             reply = management.request(
-                operation, kind=MESSAGE_TYPE, name=queue, body=said, patience_s=PATIENCE_S
+                operation, kind=MESSAGE_TYPE, name=queue, body=arguments, patience_s=PATIENCE_S
             ).attributes()
             count = int(str(reply["count"]))
             done += count
@@ -192,11 +192,11 @@ def export_messages(
     queue: str, file: Path, selector: str, states: tuple[str, ...], form: str, url: str
 ) -> None:
     """Write messages on QUEUE to FILE (-: standard output) and leave them where they are."""
-    said = {"selector": selector, "states": list(states)}
+    arguments = {"selector": selector, "states": list(states)}
     exported = 0
     with (
         connected(url, queue) as connection,
-        Found(connection.create_management(), queue, said, True) as found,
+        Found(connection.create_management(), queue, arguments, True) as found,
         click.open_file(str(file), "wb") as out,
         progress_of(found.count) as progress,
     ):
@@ -230,9 +230,9 @@ def import_messages(queue: str, file: Path, overrides: bool, url: str, as_json: 
         management = connection.create_management()
         task = progress.add_task("importing", total=None)
         for batch in _batches(source, queue):
-            said = {"messages": batch, "overrides": overrides}
+            arguments = {"messages": batch, "overrides": overrides}
             reply = management.request(
-                "IMPORT-MESSAGES", kind=MESSAGE_TYPE, name=queue, body=said, patience_s=PATIENCE_S
+                "IMPORT-MESSAGES", kind=MESSAGE_TYPE, name=queue, body=arguments, patience_s=PATIENCE_S
             ).attributes()
             created += int(str(reply["created"]))
             replaced += int(str(reply["replaced"]))

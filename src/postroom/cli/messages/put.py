@@ -120,10 +120,10 @@ def put(
 
 def _send(send_all: Sender, messages: Iterator[Message], total: int | None) -> int:
     sent = 0
-    with counting_bar("sending", total, is_shown=total != 1) as tell:
+    with counting_bar("sending", total, is_shown=total != 1) as progress:
         while batch := list(itertools.islice(messages, BATCH)):
             sent += send_all(batch)
-            tell(sent)
+            progress(sent)
     return sent
 
 

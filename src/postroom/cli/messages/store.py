@@ -215,8 +215,8 @@ def lock(queue: str, confirm_id: int, lease_s: float, url: str, as_json: bool, *
     """Lock all messages that match and show them (browseMessagesAndLock); the lock id comes first."""
     with _store(url, queue) as messages:
         locked = messages.browse_and_lock(_filter(**wanted), confirm_id=confirm_id, lease_s=lease_s)
-    said = f"lock id {locked.lock_id}" if locked.lock_id else "no message matches: there is no lock"
-    click.echo(json.dumps({"lock_id": locked.lock_id}) if as_json else said)
+    text = f"lock id {locked.lock_id}" if locked.lock_id else "no message matches: there is no lock"
+    click.echo(json.dumps({"lock_id": locked.lock_id}) if as_json else text)
     for stored in locked.messages:
         _print(stored, as_json)
 

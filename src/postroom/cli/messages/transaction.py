@@ -70,7 +70,7 @@ def _decision(verb: str, operation: str, done: str, text: str) -> click.Command:
     def command(xid: str, url: str, as_json: bool) -> None:
         with connected(url) as connection:
             reply = connection.create_management().request(operation, kind=BRANCH_TYPE, name=xid)
-        _tell(reply.attributes(), xid, done, as_json)
+        _show(reply.attributes(), xid, done, as_json)
 
     return command
 
@@ -100,7 +100,7 @@ transaction.add_command(
 )
 
 
-def _tell(answer: dict[str, Any], xid: str, done: str, as_json: bool) -> None:
+def _show(answer: dict[str, Any], xid: str, done: str, as_json: bool) -> None:
     """What was decided; the rest of what was meant, with the reasons, on standard error."""
     if as_json:
         click.echo(json.dumps({"xids": answer["xids"], "refused": answer["refused"]}))

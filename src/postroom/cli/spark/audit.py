@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SHORT_RECORDS: Final = 500_000
 """Up to so many records, Spark is set to start fast rather than to run fast."""
 
-Say = Callable[[str], None]
+Print = Callable[[str], None]
 
 
 @click.command("audit")
@@ -76,12 +76,12 @@ def audit(
 
         ledgers, root = tuple(map(absolute, data)), absolute(tables) if tables else None
         options = AuditOptions(ledgers, root, table_format, elsewhere, out, token)
-        result = run_audit(options, lambda records: _session(cores, records), _teller())
-    _tell(result, as_json, every)
+        result = run_audit(options, lambda records: _session(cores, records), _progress_printer())
+    _show(result, as_json, every)
     sys.exit(int(result.exit_code))
 
 
-def _tell(result: "AuditResult", as_json: bool, every: bool) -> None:
+def _show(result: "AuditResult", as_json: bool, every: bool) -> None:
     from postroom.spark.audit.show import show
 
     if as_json:
@@ -95,7 +95,7 @@ def _session(cores: int, records: int) -> AbstractContextManager["SparkSession"]
     return spark_session("postroom audit", cores, records < SHORT_RECORDS, "OFF")
 
 
-def _teller() -> Say:
+def _progress_printer() -> Print:
     """Progress for people, on standard error: what was done and how long after the start."""
     start = time.monotonic()
     return lambda words: click.echo(f"[{time.monotonic() - start:6.1f} s] {words}", err=True)

@@ -94,16 +94,16 @@ def _of_a_queue(command: Command) -> Command:
     help="What is done with which messages: TOML, see docs/reference/jobs.",
 )
 @_of_a_queue
-def triage(file: Path, **said: Any) -> None:
+def triage(file: Path, **options: Any) -> None:
     """Decide the messages of a queue by rules: replay, forward, discard or leave them."""
-    with _told_errors():
+    with _job_errors():
         from postroom.spark.jobs import jobs
         from postroom.spark.jobs.rules import read_rules
 
         rules = read_rules(file)
-        where = _where(said)
+        where = _where(options)
         found = jobs.made_before(where, jobs.TRIAGE, rules.digest)
-        _run(said, where, found, lambda spark: jobs.plan_triage(spark, where, rules))
+        _run(options, where, found, lambda spark: jobs.plan_triage(spark, where, rules))
 
 
 @job.command("deduplicate")
@@ -115,16 +115,16 @@ def triage(file: Path, **said: Any) -> None:
     help="What duplicates have in common: columns of messages.",
 )
 @_of_a_queue
-def deduplicate(by: str, **said: Any) -> None:
+def deduplicate(by: str, **options: Any) -> None:
     """Discard duplicates on a queue; the first of each stays."""
-    with _told_errors():
+    with _job_errors():
         from postroom.spark.jobs import jobs
         from postroom.spark.jobs.deduplicate import check_columns
 
         columns = check_columns(tuple(name.strip() for name in by.split(",") if name.strip()))
-        where = _where(said)
+        where = _where(options)
         found = jobs.made_before(where, jobs.DEDUPLICATE, jobs.digest_of(columns))
-        _run(said, where, found, lambda spark: jobs.plan_deduplicate(spark, where, columns))
+        _run(options, where, found, lambda spark: jobs.plan_deduplicate(spark, where, columns))
 
 
 @job.command("backfill")
@@ -161,10 +161,10 @@ def backfill(
     condition: str,
     order_by: str,
     chunk_rows: int | None,
-    **said: Any,
+    **options: Any,
 ) -> None:
     """Send the rows of a table to a queue, in transactions, each exactly once."""
-    with _told_errors():
+    with _job_errors():
         from postroom.spark.jobs import jobs
         from postroom.spark.jobs.backfill import DEFAULT_ROWS
         from postroom.spark.jobs.backfill import Table as Source
@@ -172,9 +172,9 @@ def backfill(
         order = tuple(name.strip() for name in order_by.split(",") if name.strip())
         rows = chunk_rows or DEFAULT_ROWS
         source = Source(absolute(table), table_format, columns, condition, order, rows)
-        where = _where(said)
+        where = _where(options)
         found = jobs.made_before(where, jobs.BACKFILL, jobs.digest_of(source))
-        _run(said, where, found, lambda spark: jobs.plan_a_backfill(spark, where, source))
+        _run(options, where, found, lambda spark: jobs.plan_a_backfill(spark, where, source))
 
 
 @job.command("act")
@@ -183,13 +183,13 @@ def backfill(
 @in_flight_option
 @json_option
 @cores_option
-def act(plan: str, **said: Any) -> None:
+def act(plan: str, **options: Any) -> None:
     """Carry out the plan in the folder PLAN, which a job has written with --out; or what is left of it."""
-    with _told_errors():
+    with _job_errors():
         from postroom.spark.jobs.errors import CannotBeDone, OptionInvalid
         from postroom.spark.jobs.plan import Plan
 
-        if not said["url"]:
+        if not options["url"]:
             raise OptionInvalid("name the broker with --broker")
         found = Plan(absolute(plan))
         manifest = found.manifest()
@@ -198,14 +198,14 @@ def act(plan: str, **said: Any) -> None:
                 f"{found.uri} has no plan.json: the job that was to write it didn't get that far"
             )
         with ExitStack() as stack:
-            _carry_out(stack, said, found, manifest, None)
+            _carry_out(stack, options, found, manifest, None)
 
 
 # --- running --------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _told_errors() -> Iterator[None]:
+def _job_errors() -> Iterator[None]:
     """What a job refuses, as one line with its exit code; of rules a line for each that is wrong."""
     with spark_errors(_exit_code_of, _text_of), spark_extra():
         yield
@@ -223,24 +223,24 @@ def _text_of(error: Exception) -> str:
     return str(error) if isinstance(error, RulesInvalid) else in_one_line(error)
 
 
-def _where(said: dict[str, Any]) -> "Where":
+def _where(options: dict[str, Any]) -> "Where":
     from postroom.spark.jobs.errors import OptionInvalid
     from postroom.spark.jobs.jobs import Where, check_job_id, new_job_id
 
-    out, applies = said["out"], said["applies"]
+    out, applies = options["out"], options["applies"]
     if applies and not out:
         raise OptionInvalid("--apply needs --out: the plan and what is discarded are kept there")
-    if applies and not said["url"]:
+    if applies and not options["url"]:
         raise OptionInvalid(f"--apply needs --broker, or {URL_VARIABLE}: the broker that acts")
-    if said["job"] and not out:
+    if options["job"] and not out:
         raise OptionInvalid("--job needs --out: that is where an earlier run of the job is found")
-    name = check_job_id(said["job"]) if said["job"] else new_job_id()
-    data = absolute(said["data"]) if "data" in said else ""
-    return Where(data, said.get("token", ""), said["queue"], absolute(out) if out else "", name)
+    name = check_job_id(options["job"]) if options["job"] else new_job_id()
+    data = absolute(options["data"]) if "data" in options else ""
+    return Where(data, options.get("token", ""), options["queue"], absolute(out) if out else "", name)
 
 
 def _run(
-    said: dict[str, Any],
+    options: dict[str, Any],
     where: "Where",
     found: "Manifest | None",
     make: "Callable[[SparkSession], Manifest]",
@@ -251,13 +251,13 @@ def _run(
     with ExitStack() as stack:
         spark = None
         if found is None:
-            spark = stack.enter_context(_session(said["cores"]))
+            spark = stack.enter_context(_session(options["cores"]))
             found = make(spark)
         plan = plan_of(where)
-        if not said["applies"]:
-            _show_plan(found, plan, said["as_json"])
+        if not options["applies"]:
+            _show_plan(found, plan, options["as_json"])
         elif plan is not None:
-            _carry_out(stack, said, plan, found, spark)
+            _carry_out(stack, options, plan, found, spark)
 
 
 def _session(cores: int) -> Any:
@@ -265,19 +265,23 @@ def _session(cores: int) -> Any:
 
 
 def _carry_out(
-    stack: ExitStack, said: dict[str, Any], plan: "Plan", manifest: "Manifest", spark: "SparkSession | None"
+    stack: ExitStack,
+    options: dict[str, Any],
+    plan: "Plan",
+    manifest: "Manifest",
+    spark: "SparkSession | None",
 ) -> None:
-    from postroom.spark.jobs import acting, backfill, jobs
+    from postroom.spark.jobs import backfill, execution, jobs
     from postroom.spark.jobs.errors import Exit
 
-    progress = stack.enter_context(progress_bar("messages", is_shown=not said["as_json"]))
+    progress = stack.enter_context(progress_bar("messages", is_shown=not options["as_json"]))
     if manifest.kind == jobs.BACKFILL:
-        spark = spark or stack.enter_context(_session(said["cores"]))
-        results = backfill.carry_out(spark, plan, manifest, said["url"], progress)
+        spark = spark or stack.enter_context(_session(options["cores"]))
+        results = backfill.carry_out(spark, plan, manifest, options["url"], progress)
     else:
-        results = acting.carry_out(plan, manifest, said["url"], said["in_flight"], progress)
+        results = execution.carry_out(plan, manifest, options["url"], options["in_flight"], progress)
     stack.close()
-    _show_results(manifest, plan, results, said["as_json"])
+    _show_results(manifest, plan, results, options["as_json"])
     if results.not_done():
         raise SystemExit(int(Exit.NOT_ALL))
 
@@ -287,8 +291,8 @@ def _carry_out(
 
 def _show_plan(manifest: "Manifest", plan: "Plan | None", as_json: bool) -> None:
     if as_json:
-        told = asdict(replace(manifest, files=(), discarded=()))
-        click.echo(json.dumps(told | {"plan": plan.uri if plan else None, "applied": False}))
+        shown = asdict(replace(manifest, files=(), discarded=()))
+        click.echo(json.dumps(shown | {"plan": plan.uri if plan else None, "applied": False}))
         return
     _show_counts(manifest)
     to_do = sum(each.messages for each in manifest.counts if each.action != "leave" and not each.note)
@@ -309,9 +313,9 @@ def _show_counts(manifest: "Manifest") -> None:
 def _show_results(manifest: "Manifest", plan: "Plan", results: "Results", as_json: bool) -> None:
     counts = dict(results.counts)
     if as_json:
-        told: dict[str, Any] = asdict(replace(manifest, files=(), discarded=()))
-        told |= {"plan": plan.uri, "applied": True, "answers": counts, "refusals": dict(results.reasons)}
-        click.echo(json.dumps(told))
+        shown: dict[str, Any] = asdict(replace(manifest, files=(), discarded=()))
+        shown |= {"plan": plan.uri, "applied": True, "answers": counts, "refusals": dict(results.reasons)}
+        click.echo(json.dumps(shown))
         return
     _show_counts(manifest)
     words = [f"{count:,} {answer}" for answer, count in sorted(counts.items())]

@@ -68,11 +68,11 @@ def _session(cores: int) -> AbstractContextManager["SparkSession"]:
 
 
 @contextmanager
-def _stopping(ask: Callable[[], None]) -> Iterator[None]:
+def _stopping(request_stop: Callable[[], None]) -> Iterator[None]:
     """The first SIGINT or SIGTERM asks to stop after the batch at hand, the second one is as usual."""
 
     def handle(number: int, frame: object) -> None:
-        ask()
+        request_stop()
         signal.signal(number, before[signal.Signals(number)])
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -167,7 +167,7 @@ def run_command(data: tuple[str, ...], tables: str, cores: int, once: bool, **re
         stop = Stop()
         watchers = _watchers(stack, once, rest["metrics_address"], rest["metrics_port"])
         spark = stack.enter_context(_session(cores))
-        stack.enter_context(_stopping(stop.ask))  # after Spark, which takes SIGINT for itself
+        stack.enter_context(_stopping(stop.request))  # after Spark, which takes SIGINT for itself
         run(spark, options, watchers, stop)
 
 

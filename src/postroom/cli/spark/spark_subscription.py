@@ -85,10 +85,10 @@ def create_subscription(
     as_json: bool,
 ) -> None:
     """Have the Spark subscription NAME compete for the messages of a queue from now on."""
-    said = {"queue": queue, "window": window, "window_bytes": window_bytes, "lease_s": lease_s}
+    settings = {"queue": queue, "window": window, "window_bytes": window_bytes, "lease_s": lease_s}
     with connected(url) as connection:
         row = connection.create_management().create(
-            SPARK_SUBSCRIPTION_TYPE, name, _given({**said, "selector": selector})
+            SPARK_SUBSCRIPTION_TYPE, name, _given({**settings, "selector": selector})
         )
     click.echo(json.dumps(row) if as_json else f"created {name} on {queue}")
 
@@ -104,9 +104,9 @@ def set_subscription(
     name: str, window: int | None, window_bytes: int | None, lease_s: int | None, url: str, as_json: bool
 ) -> None:
     """Give the Spark subscription NAME another window or lease."""
-    said = {"window": window, "window_bytes": window_bytes, "lease_s": lease_s}
+    settings = {"window": window, "window_bytes": window_bytes, "lease_s": lease_s}
     with connected(url) as connection:
-        row = connection.create_management().update(SPARK_SUBSCRIPTION_TYPE, name, _given(said))
+        row = connection.create_management().update(SPARK_SUBSCRIPTION_TYPE, name, _given(settings))
     click.echo(json.dumps(row) if as_json else f"altered {name}")
 
 
@@ -124,5 +124,5 @@ def delete_subscription(name: str, url: str, as_json: bool) -> None:
     click.echo(json.dumps({"deleted": name}) if as_json else f"deleted {name}")
 
 
-def _given(said: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in said.items() if value is not None}
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if value is not None}

@@ -206,8 +206,8 @@ class Connection(Closable):
     def metadata(self) -> ConnectionMetaData:
         """Versions of the client and the broker."""
         opened = self._provider.broker
-        said = {str(name): value for name, value in ((opened and opened.properties) or {}).items()}
-        product, version = said.get("product"), said.get("version")
+        properties = {str(name): value for name, value in ((opened and opened.properties) or {}).items()}
+        product, version = properties.get("product"), properties.get("version")
         return ConnectionMetaData(
             broker_product=None if product is None else str(product),
             broker_version=None if version is None else str(version),

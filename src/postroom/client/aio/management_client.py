@@ -71,18 +71,18 @@ class ManagementClient(Closable):
         """Send any request and wait for its answer; ``kind`` is the property ``type``, ``properties`` are
         further ones. ``patience_s``: how much longer than others it may take.
         """
-        said: dict[str, object] = {"operation": operation, **(properties or {})}
+        headers: dict[str, object] = {"operation": operation, **(properties or {})}
         if kind is not None:
-            said["type"] = kind
+            headers["type"] = kind
         if name is not None:
-            said["name"] = name
+            headers["name"] = name
         check_duration("patience_s", patience_s)
         number = f"{next(self._numbers)}"
         async with self._one_at_a_time:
             await self._online()
             reply_to = self._replies.address
             await self._producer.send(
-                Message(body, properties=said, message_id=number, reply_to=reply_to, durable=False)
+                Message(body, properties=headers, message_id=number, reply_to=reply_to, durable=False)
             )
             reply = reply_from_message(await self._reply_to(number, patience_s))
         raise_unless_ok(reply, f"{operation} {kind or ''} {name or ''}".strip())

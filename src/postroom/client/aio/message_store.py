@@ -1,7 +1,7 @@
 """The message store of a queue, with the verbs of MQ Everyplace: the asyncio face.
 
 A message is put, got, or browsed and locked in two steps where the caller gives a confirm id, a number
-greater than 0 of his own choice: the first step holds the message, the second (confirm, or undo) decides.
+greater than 0 of its own choice: the first step holds the message, the second (confirm, or undo) decides.
 What is held is kept over the end of the connection, of the application and of the broker.
 """
 
@@ -77,18 +77,18 @@ class MessageStore(Closable):
         DuplicateMessageException for a unique id that is there already, ResourceAllocationException (queue
         full).
         """
-        said = MessageFilter(unique_id=unique_id).arguments()
-        said |= {"message": encode_message(as_message(message), self._queue)}
-        said |= {"confirm_id": confirm_id, "resend": resend}
-        return unique_id_of((await self._ask("PUT-MESSAGE", said)).attributes())
+        arguments = MessageFilter(unique_id=unique_id).arguments()
+        arguments |= {"message": encode_message(as_message(message), self._queue)}
+        arguments |= {"confirm_id": confirm_id, "resend": resend}
+        return unique_id_of((await self._request("PUT-MESSAGE", arguments)).attributes())
 
     async def confirm_put(self, unique_id: UniqueId, confirm_id: int = 0) -> None:
         """confirmPutMessage: the message is available from now on; a second time nothing happens.
 
         ``confirm_id`` is that of the put; 0 only where the queue has ``confirm_id_required`` off.
         """
-        said = MessageFilter(unique_id=unique_id).arguments()
-        await self._ask("CONFIRM-PUT", said | {"confirm_id": confirm_id})
+        arguments = MessageFilter(unique_id=unique_id).arguments()
+        await self._request("CONFIRM-PUT", arguments | {"confirm_id": confirm_id})
 
     async def get(self, filter: MessageFilter = EVERY_MESSAGE, *, confirm_id: int = 0) -> StoredMessage:
         """getMessage: the first that matches, by priority and then arrival.
@@ -96,7 +96,7 @@ class MessageStore(Closable):
         ``confirm_id`` 0: it is gone with the answer. Otherwise it is hidden until confirmed or undone. With a
         lock id in the filter: one of those that a browse has locked.
         """
-        return _only(await self._ask("GET-MESSAGE", filter.arguments() | {"confirm_id": confirm_id}))
+        return _only(await self._request("GET-MESSAGE", filter.arguments() | {"confirm_id": confirm_id}))
 
     async def wait(
         self, filter: MessageFilter = EVERY_MESSAGE, *, timeout_s: float, confirm_id: int = 0
@@ -105,11 +105,12 @@ class MessageStore(Closable):
         seconds.
         """
         check_duration("timeout_s", timeout_s)
-        said = filter.arguments() | {"confirm_id": confirm_id, "timeout_ms": int(timeout_s * MS_A_SECOND)}
+        timeout_ms = int(timeout_s * MS_A_SECOND)
+        arguments = filter.arguments() | {"confirm_id": confirm_id, "timeout_ms": timeout_ms}
         waiting = self._idle.pop() if self._idle else await self._open()
         try:
             reply = await waiting.request(
-                "WAIT", kind=MESSAGE_TYPE, name=self._queue, body=said, patience_s=timeout_s
+                "WAIT", kind=MESSAGE_TYPE, name=self._queue, body=arguments, patience_s=timeout_s
             )
         except asyncio.CancelledError:
             await waiting.close()  # so that the broker gives no message to who has gone
@@ -129,8 +130,8 @@ class MessageStore(Closable):
         """confirmGetMessage: the message that was got is gone; a second time nothing happens. ``confirm_id``
         as for :meth:`confirm_put`.
         """
-        said = MessageFilter(unique_id=unique_id).arguments()
-        await self._ask("CONFIRM-GET", said | {"confirm_id": confirm_id})
+        arguments = MessageFilter(unique_id=unique_id).arguments()
+        await self._request("CONFIRM-GET", arguments | {"confirm_id": confirm_id})
 
     async def browse(
         self, filter: MessageFilter = EVERY_MESSAGE, *, just_uid: bool = False
@@ -151,10 +152,10 @@ class MessageStore(Closable):
         Messages that come later are not locked. What is still locked after ``lease_s`` seconds (0: as long as
         the broker lets locks hold) is unlocked. ``confirm_id``: an undo of it unlocks them, too.
         """
-        said = filter.arguments() | {"just_uid": just_uid, "confirm_id": confirm_id}
+        arguments = filter.arguments() | {"just_uid": just_uid, "confirm_id": confirm_id}
         check_duration("lease_s", lease_s)
-        said |= {"lease_ms": int(lease_s * MS_A_SECOND)}
-        body = (await self._ask("BROWSE-AND-LOCK", said)).attributes()
+        arguments |= {"lease_ms": int(lease_s * MS_A_SECOND)}
+        body = (await self._request("BROWSE-AND-LOCK", arguments)).attributes()
         lock_id, messages = number_of(body, "lock_id"), rows_of(body)
         if "after" in body:
             messages += await self._pages(MessageFilter(lock_id=lock_id), just_uid, body["after"])
@@ -165,10 +166,10 @@ class MessageStore(Closable):
     ) -> list[StoredMessage]:
         found: list[StoredMessage] = []
         while True:
-            said = filter.arguments() | {"just_uid": just_uid}
+            arguments = filter.arguments() | {"just_uid": just_uid}
             if after is not None:
-                said["after"] = after
-            body = (await self._ask("BROWSE", said)).attributes()
+                arguments["after"] = after
+            body = (await self._request("BROWSE", arguments)).attributes()
             found += rows_of(body)
             after = body.get("after")
             if after is None:
@@ -176,8 +177,8 @@ class MessageStore(Closable):
 
     async def unlock(self, lock_id: int, unique_id: UniqueId | None = None) -> int:
         """unlockMessage: one, or all that are still locked under the lock id; returns how many."""
-        said = MessageFilter(lock_id=lock_id, unique_id=unique_id).arguments()
-        return number_of((await self._ask("UNLOCK", said)).attributes(), "count")
+        arguments = MessageFilter(lock_id=lock_id, unique_id=unique_id).arguments()
+        return number_of((await self._request("UNLOCK", arguments)).attributes(), "count")
 
     async def undo(self, confirm_id: int) -> int:
         """undo: one step back for everything under the confirm id; returns how many messages that were.
@@ -185,24 +186,24 @@ class MessageStore(Closable):
         A put is taken back, what was got is available again, or locked again if it was got through a lock;
         what a browse with that confirm id has locked is unlocked.
         """
-        return number_of((await self._ask("UNDO", {"confirm_id": confirm_id})).attributes(), "count")
+        return number_of((await self._request("UNDO", {"confirm_id": confirm_id})).attributes(), "count")
 
     async def confirm(self, confirm_id: int) -> int:
         """confirm: everything that was put or got under the confirm id, together; returns how many."""
-        return number_of((await self._ask("CONFIRM", {"confirm_id": confirm_id})).attributes(), "count")
+        return number_of((await self._request("CONFIRM", {"confirm_id": confirm_id})).attributes(), "count")
 
     async def delete(self, unique_id: UniqueId, *, lock_id: int | None = None) -> None:
         """deleteMessage: an available one, or with its lock id a locked one."""
-        said = MessageFilter(unique_id=unique_id, lock_id=lock_id).arguments()
-        await self._ask("DELETE-MESSAGE", said)
+        arguments = MessageFilter(unique_id=unique_id, lock_id=lock_id).arguments()
+        await self._request("DELETE-MESSAGE", arguments)
 
     async def create_listener(self, filter: MessageFilter = EVERY_MESSAGE) -> MessageListener:
         """addMessageListener: hears of messages that match and become available from now on."""
-        body = (await self._ask("LISTEN", {})).attributes()
+        body = (await self._request("LISTEN", {})).attributes()
         return MessageListener(self._queue, await self._another(), filter, _position(body))
 
-    async def _ask(self, operation: str, said: dict[str, object]) -> ManagementReply:
-        return await self._requests.request(operation, kind=MESSAGE_TYPE, name=self._queue, body=said)
+    async def _request(self, operation: str, arguments: dict[str, object]) -> ManagementReply:
+        return await self._requests.request(operation, kind=MESSAGE_TYPE, name=self._queue, body=arguments)
 
     async def close(self) -> None:
         """Close the links to the broker; what is held stays held."""
@@ -237,10 +238,10 @@ class MessageListener(Closable):
         """The next event, or None when there was none within ``timeout_s`` seconds."""
         check_duration("timeout_s", timeout_s)
         if not self._events:
-            said = self._filter.arguments()
-            said |= {"position": self._position, "timeout_ms": int(timeout_s * MS_A_SECOND)}
+            arguments = self._filter.arguments()
+            arguments |= {"position": self._position, "timeout_ms": int(timeout_s * MS_A_SECOND)}
             reply = await self._waiting.request(
-                "LISTEN", kind=MESSAGE_TYPE, name=self._queue, body=said, patience_s=timeout_s
+                "LISTEN", kind=MESSAGE_TYPE, name=self._queue, body=arguments, patience_s=timeout_s
             )
             body = reply.attributes()
             self._position = _position(body)

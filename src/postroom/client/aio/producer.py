@@ -144,7 +144,7 @@ class MessageProducer(OfOneSession, Closable):
         after which the message may or may not have arrived; MessageFormatException, and nothing was sent.
         """
         options = NO_OPTIONS
-        if any(said is not None for said in (delivery_mode, priority, ttl_ms, delivery_delay_ms)):
+        if any(given is not None for given in (delivery_mode, priority, ttl_ms, delivery_delay_ms)):
             options = SendOptions(
                 delivery_mode=delivery_mode,
                 priority=priority,

@@ -275,7 +275,7 @@ class Session(Closable):
         receiving = await self._receiving(
             source_of(destination, selector, no_local, create),
             f"the consumer of {text_of(destination)}",
-            prefetch=first_of(prefetch, policy.topic if of_topic else policy.queue),
+            prefetch=or_default(prefetch, policy.topic if of_topic else policy.queue),
             settled=self._state.shared.options.presettle.consumer(of_topic, self.is_transacted),
             settle_second=settle_second,
             exclusive=exclusive,
@@ -344,7 +344,7 @@ class Session(Closable):
             wanted.source(),
             f"the consumer of subscription {wanted.name}",
             name=wanted.link_name(),
-            prefetch=first_of(prefetch, policy.durable_topic if wanted.durable else policy.topic),
+            prefetch=or_default(prefetch, policy.durable_topic if wanted.durable else policy.topic),
             settled=self._state.shared.options.presettle.consumer(True, self.is_transacted),
             settle_second=settle_second,
         )
@@ -592,6 +592,6 @@ class TransactedSession(Session):
             await self.close()
 
 
-def first_of(said: int | None, default: int) -> int:
+def or_default(given: int | None, default: int) -> int:
     """What was said, or else the default."""
-    return default if said is None else said
+    return default if given is None else given

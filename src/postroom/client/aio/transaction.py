@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Protocol
 
-from postroom.client.aio.waiting import result_of, to_its_end
+from postroom.client.aio.futures import result_of, to_its_end
 from postroom.client.exceptions import (
     DecisionLogException,
     IllegalStateException,
@@ -231,10 +231,10 @@ class Transaction:
         if name not in self._shared.settled:
             await self._recover(resource)
         branch = Branch(resource, branch_xid(self._gtrid, len(self._branches), name), name)
-        self._tell(Step.STARTING, name)
+        self._notify(Step.STARTING, name)
         self._branches.append(branch)  # even if the answer is lost it may have begun
         await resource.start(branch.xid)
-        self._tell(Step.STARTED, name)
+        self._notify(Step.STARTED, name)
 
     def set_rollback_only(self) -> None:
         """It can't be committed any more."""
@@ -253,7 +253,7 @@ class Transaction:
             voted = await self._prepare_all()
             if voted:
                 await self._decide(voted)
-                await self._tell_commit(voted)
+                await self._commit_branches(voted)
             self._status = TransactionStatus.COMMITTED
         finally:
             self._shared.live.discard(self._gtrid)
@@ -264,10 +264,10 @@ class Transaction:
             if self._status is TransactionStatus.MARKED_ROLLBACK:
                 raise TransactionRolledBackException("the transaction was marked for rollback only")
             for branch in self._branches:
-                self._tell(Step.ENDING, branch.name)
+                self._notify(Step.ENDING, branch.name)
                 branch.is_ended = True
                 await branch.resource.end(branch.xid, XaFlag.TMSUCCESS)
-                self._tell(Step.ENDED, branch.name)
+                self._notify(Step.ENDED, branch.name)
         except BaseException as error:
             await self._roll_back()
             raise_rolled_back(error)
@@ -279,10 +279,10 @@ class Transaction:
         voted = []
         try:
             for branch in self._branches:
-                self._tell(Step.PREPARING, branch.name)
+                self._notify(Step.PREPARING, branch.name)
                 if await branch.resource.prepare(branch.xid) != XaCode.XA_RDONLY:
                     voted.append(branch)
-                self._tell(Step.PREPARED, branch.name)
+                self._notify(Step.PREPARED, branch.name)
         except BaseException as error:
             await self._roll_back()
             raise_rolled_back(error)
@@ -293,13 +293,13 @@ class Transaction:
     async def _commit_one_phase(self, branch: Branch) -> None:
         """Alone, a resource decides for itself: no log is needed."""
         self._status = TransactionStatus.COMMITTING
-        self._tell(Step.COMMITTING, branch.name)
+        self._notify(Step.COMMITTING, branch.name)
         try:
             await branch.resource.commit(branch.xid, one_phase=True)
         except XAException as error:
             await self._not_committed_one_phase(branch, error)
         self._status = TransactionStatus.COMMITTED
-        self._tell(Step.COMMITTED, branch.name)
+        self._notify(Step.COMMITTED, branch.name)
 
     async def _not_committed_one_phase(self, branch: Branch, error: XAException) -> None:
         outcomes: list[HeuristicOutcome] = []
@@ -317,7 +317,7 @@ class Transaction:
 
     async def _decide(self, voted: list[Branch]) -> None:
         names = tuple(branch_name(branch.xid, branch.name) for branch in voted)
-        self._tell(Step.DECIDING, "")
+        self._notify(Step.DECIDING, "")
         try:
             written = self._shared.log.commit(Decision(self._gtrid, names, now_ms()))
         except DecisionLogException as error:
@@ -327,9 +327,9 @@ class Transaction:
         self._status = TransactionStatus.UNKNOWN
         await result_of(written)
         self._status = TransactionStatus.COMMITTING
-        self._tell(Step.DECIDED, "")
+        self._notify(Step.DECIDED, "")
 
-    async def _tell_commit(self, voted: list[Branch]) -> None:
+    async def _commit_branches(self, voted: list[Branch]) -> None:
         outcomes: list[HeuristicOutcome] = []
         for branch in voted:
             if await self._second_phase.commit(branch, outcomes) is Answer.UNHEARD:
@@ -337,7 +337,7 @@ class Transaction:
             else:
                 self._shared.log.heard(self._gtrid, branch.xid.bqual)
         if not self._unheard:
-            self._tell(Step.FINISHED, "")
+            self._notify(Step.FINISHED, "")
         self._status = TransactionStatus.COMMITTED
         if outcomes:
             raise heuristic_exception(COMMIT, len(voted), outcomes)
@@ -369,7 +369,7 @@ class Transaction:
         except XAException:
             return  # it says why when it is rolled back
 
-    def _tell(self, step: Step, name: str) -> None:
+    def _notify(self, step: Step, name: str) -> None:
         self._second_phase.on_step(step, name)
 
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from pathlib import Path
 from types import TracebackType
 
+from postroom.client.aio.futures import result_of
 from postroom.client.aio.transaction import Branch, OnStep, Resource, SecondPhase, Shared, Transaction
-from postroom.client.aio.waiting import result_of
 from postroom.client.exceptions import IllegalStateException, XAException
 from postroom.client.transactions.decision_log import DEFAULT_MAX_UNFINISHED, DecisionLog
 from postroom.client.transactions.decision_records import Decision, HeuristicOutcome

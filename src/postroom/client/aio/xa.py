@@ -100,7 +100,7 @@ class XAResource:
         a send was refused, or that the broker has rolled back, ends with XA_RB*: call :meth:`rollback`.
         """
         if xid != self._work.xid:
-            await self._ask("END", xid, flags, assign=False)
+            await self._request("END", xid, flags, assign=False)
             return
         try:
             whole = await self._work.complete(flags)
@@ -119,7 +119,7 @@ class XAResource:
             if flags == XaFlag.TMFAIL:
                 await self._undo("END", xid, flags, assign=False)
             else:
-                await self._ask("END", xid, flags, assign=False)
+                await self._request("END", xid, flags, assign=False)
         except XAException as error:
             if is_rolled_back(error.error_code) or error.error_code in (XaCode.XAER_RMFAIL, XaCode.XAER_NOTA):
                 self._work.leave()
@@ -130,12 +130,12 @@ class XAResource:
         """The branch is on the broker's disk and waits for the decision: XA_OK; or XA_RDONLY, it did nothing
         and is gone.
         """
-        reply = await self._ask("PREPARE", xid)
+        reply = await self._request("PREPARE", xid)
         return XaCode.XA_RDONLY if reply.attributes().get(XA_CODE) == XaCode.XA_RDONLY else XaCode.XA_OK
 
     async def commit(self, xid: Xid, one_phase: bool = False) -> None:
         """Commit a prepared branch; ``one_phase``: one that was ended and not prepared."""
-        await self._ask("COMMIT", xid, XaFlag.TMONEPHASE if one_phase else XaFlag.TMNOFLAGS)
+        await self._request("COMMIT", xid, XaFlag.TMONEPHASE if one_phase else XaFlag.TMNOFLAGS)
 
     async def rollback(self, xid: Xid) -> None:
         """What was sent in the branch is gone, what was received in it is back."""
@@ -143,23 +143,23 @@ class XAResource:
 
     async def recover(self, flags: XaFlag = WHOLE_SCAN) -> list[Xid]:
         """The branches that are prepared, or were decided by an administrator; all with TMSTARTRSCAN."""
-        reply = await self._ask("RECOVER", None, flags)
+        reply = await self._request("RECOVER", None, flags)
         found = reply.attributes().get("xids")
         return [Xid.parse(str(text)) for text in found] if isinstance(found, list) else []
 
     async def forget(self, xid: Xid) -> None:
         """The administrator's decision about the branch has been noted."""
-        await self._ask("FORGET", xid)
+        await self._request("FORGET", xid)
 
     async def _undo(self, verb: str, xid: Xid, flags: XaFlag = XaFlag.TMNOFLAGS, **more: object) -> None:
         """What gives messages back: those that were sent ahead shall not come before them."""
         self._work.pause()
         try:
-            await self._ask(verb, xid, flags, **more)
+            await self._request(verb, xid, flags, **more)
         finally:
             self._work.resume()
 
-    async def _ask(
+    async def _request(
         self, verb: str, xid: Xid | None, flags: XaFlag = XaFlag.TMNOFLAGS, **more: object
     ) -> ManagementReply:
         properties: dict[str, object] = {"flags": UInt(flags), **more}

@@ -75,14 +75,14 @@ def listed_broker(sender: BrokerUrl, entry: object) -> BrokerUrl | None:
     """
     if not isinstance(entry, Mapping):
         return None
-    said = {str(name): value for name, value in entry.items()}
-    host = said.get(NETWORK_HOST) or said.get(HOSTNAME)
-    scheme = str(said.get(SCHEME) or (TLS_SCHEME if sender.tls else PLAIN_SCHEME))
+    fields = {str(name): value for name, value in entry.items()}
+    host = fields.get(NETWORK_HOST) or fields.get(HOSTNAME)
+    scheme = str(fields.get(SCHEME) or (TLS_SCHEME if sender.tls else PLAIN_SCHEME))
     if not isinstance(host, str) or scheme not in DEFAULT_PORTS:
         return None
     if sender.tls and scheme != TLS_SCHEME:
         return None  # a password that was meant for TLS is not to go out in the clear
-    port = said.get(PORT)
+    port = fields.get(PORT)
     if not isinstance(port, int) or not 0 < port <= MAX_PORT:
         port = DEFAULT_PORTS[scheme]
     return BrokerUrl(

@@ -165,13 +165,13 @@ class ClientOptions:
         for name in ("send_timeout_s", "close_timeout_s", "drain_timeout_s"):
             check_duration(name, getattr(self, name))
 
-    def with_url_options(self, said: Mapping[str, str]) -> ClientOptions:
+    def with_url_options(self, url_options: Mapping[str, str]) -> ClientOptions:
         """These options, and what a URL says, by the names in :data:`URL_OPTIONS`.
 
         Raises ValueError that names the option that is unknown, or whose value is none.
         """
         options = self
-        for name, text in said.items():
+        for name, text in url_options.items():
             if name not in URL_OPTIONS:
                 raise ValueError(f"option {name} of the broker's URL is not known")
             path, read = URL_OPTIONS[name]
@@ -198,10 +198,10 @@ class FactoryOptions:
             size = self.max_frame_size_bytes
             raise ValueError(f"max_frame_size_bytes is {size}; it is {MIN_FRAME_SIZE_BYTES} to {MAX_UINT}")
 
-    def with_url_options(self, said: Mapping[str, str]) -> FactoryOptions:
+    def with_url_options(self, url_options: Mapping[str, str]) -> FactoryOptions:
         """These, and what a URL says; ValueError names the option whose value is none."""
         change: dict[str, Any] = {}
-        for name, text in said.items():
+        for name, text in url_options.items():
             field_name, read = FACTORY_URL_OPTIONS[name]
             change[field_name] = read_option(name, text, read)
         return replace(self, **change)
@@ -216,9 +216,9 @@ def split_url_options(url: ParsedUrl) -> tuple[dict[str, str], dict[str, str]]:
         raise ValueError(
             "the brokers of the URL have options of their own that differ: write them once, behind the list"
         )
-    said = nested | url.options
-    own = {name: text for name, text in said.items() if name in FACTORY_URL_OPTIONS}
-    return own, {name: text for name, text in said.items() if name not in own}
+    options = nested | url.options
+    own = {name: text for name, text in options.items() if name in FACTORY_URL_OPTIONS}
+    return own, {name: text for name, text in options.items() if name not in own}
 
 
 Reader = Callable[[str], object]

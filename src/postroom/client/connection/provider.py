@@ -298,7 +298,7 @@ class Provider:
         for channel in list(self._channels):
             channel.interrupt(lost)
         if was_online:
-            self._tell(lambda: self._listener.on_interrupted(str(broker)))
+            self._notify(lambda: self._listener.on_interrupted(str(broker)))
             self._recovering = self.loop.create_task(self._recover(failure))
 
     async def _recover(self, broken: JMSException) -> None:
@@ -317,9 +317,9 @@ class Provider:
             return
         self._recoveries += 1
         self._set_online()
-        self._tell(lambda: self._listener.on_restored(self._address))
+        self._notify(lambda: self._listener.on_restored(self._address))
 
-    def _fail(self, failure: JMSException, tell: bool = True) -> None:
+    def _fail(self, failure: JMSException, notify: bool = True) -> None:
         """The end; the first reason counts, and everyone who waits is told."""
         if self.failure is not None:
             return
@@ -330,10 +330,10 @@ class Provider:
             if not future.done():
                 future.set_exception(failure)
                 future.exception()  # seen: those who gave up waiting are not to be warned about
-        if tell:
-            self._tell(lambda: self._listener.on_failure(failure))
+        if notify:
+            self._notify(lambda: self._listener.on_failure(failure))
 
-    def _tell(self, call: Callable[[], None]) -> None:
+    def _notify(self, call: Callable[[], None]) -> None:
         try:
             call()
         except Exception:
@@ -341,7 +341,7 @@ class Provider:
 
     async def close(self, timeout_s: float | None) -> None:
         """Close the connection and wait until the broker has answered; while there is none, at once."""
-        self._fail(IllegalStateException("the connection is closed"), tell=False)
+        self._fail(IllegalStateException("the connection is closed"), notify=False)
         recovering, self._recovering = self._recovering, None
         if recovering is not None:
             recovering.cancel()

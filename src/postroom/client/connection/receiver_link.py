@@ -62,7 +62,7 @@ class Receiving(Attachment[ReceiverLink]):
         self._buffer: deque[Incoming] = deque()
         self._for_message: deque[asyncio.Future[None]] = deque()
         self._for_drain: dict[asyncio.Future[None], bool] = {}
-        """Who waits until the broker has no more, and whether he goes on waiting over a break."""
+        """Who waits until the broker has no more, and whether that goes on over a break."""
         self._drain_credit = 0
         """What the drain under way offers."""
         self._for_settled: dict[int, asyncio.Future[None]] = {}

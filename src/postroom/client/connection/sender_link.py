@@ -34,7 +34,7 @@ class Sending(Attachment[SenderLink]):
     """Messages to the broker.
 
     Of what has no outcome when the connection breaks, and is in no transaction, everything is sent again in
-    order, before anything new; who gives up waiting for an outcome takes his message out of that. So it is
+    order, before anything new; who gives up waiting for an outcome takes the message out of that. So it is
     never more than the application has under way.
     """
 

@@ -335,8 +335,8 @@ def closed_by(error: Error | None) -> JMSException:
     """Why a broker has closed the connection."""
     what = "the connection was closed"
     if error is not None and error.condition == CONNECTION_REDIRECT:
-        said = {str(name): value for name, value in (error.info or {}).items()}
-        return ConnectionRedirectedException(f"{what}: {error.description or 'go elsewhere'}", said)
+        info = {str(name): value for name, value in (error.info or {}).items()}
+        return ConnectionRedirectedException(f"{what}: {error.description or 'go elsewhere'}", info)
     return from_error(error, what, ConnectionLostException)
 
 

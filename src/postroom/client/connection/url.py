@@ -130,9 +130,9 @@ def parse_url(url: str) -> ParsedUrl:
     return _composite([part.strip() for part in inner.split(",")], read_options(query))
 
 
-def _composite(parts: list[str], said: dict[str, str]) -> ParsedUrl:
-    nested = {name.removeprefix(NESTED_PREFIX): value for name, value in said.items() if _is_nested(name)}
-    own = {name: value for name, value in said.items() if not _is_nested(name)}
+def _composite(parts: list[str], options: dict[str, str]) -> ParsedUrl:
+    nested = {name.removeprefix(NESTED_PREFIX): value for name, value in options.items() if _is_nested(name)}
+    own = {name: value for name, value in options.items() if not _is_nested(name)}
     failover = {name: value for name, value in own.items() if name.startswith(FAILOVER_PREFIX)}
     brokers = [BrokerUrl.parse(part) for part in parts]
     return ParsedUrl(
@@ -170,10 +170,10 @@ def _known(options: dict[str, str]) -> dict[str, str]:
     return options
 
 
-def failover_options(said: dict[str, str]) -> FailoverOptions:
+def failover_options(options: dict[str, str]) -> FailoverOptions:
     """Read the ``failover.*`` options; ValueError names the one that is wrong."""
     values: dict[str, object] = {}
-    for name, text in said.items():
+    for name, text in options.items():
         known = _OPTIONS.get(name.removeprefix(FAILOVER_PREFIX))
         if known is None:
             there_are = ", ".join(FAILOVER_PREFIX + each for each in _OPTIONS)

@@ -283,17 +283,17 @@ class Message(PropertyAccess):
         IllegalStateException where the outcome isn't the application's to say: it has one already, it was
         said in mode AUTO as the message was received, or a transaction says it.
         """
-        return self._received_by().say(self, failed(after_s, reason))
+        return self._received_by().send_outcome(self, failed(after_s, reason))
 
     def release(self) -> Awaitable[None]:
         """Give it back as if it had never left: no attempt is counted. Raises as :meth:`retry`."""
-        return self._received_by().say(self, RELEASED)
+        return self._received_by().send_outcome(self, RELEASED)
 
     def dead_letter(self, reason: str, *, condition: str = PROCESSING_FAILED) -> Awaitable[None]:
         """It will never be good: the broker moves it to the dead letters (AMQP: rejected), where
         ``condition`` is its reason and ``reason`` the description. Raises as :meth:`retry`.
         """
-        return self._received_by().say(self, given_up(reason, condition))
+        return self._received_by().send_outcome(self, given_up(reason, condition))
 
     def process(self, *, retry_after_s: float | None = None, suppress: bool = False) -> Processing:
         """``async with message.process():`` (in the blocking face ``with``) accepts the message at the end.

@@ -169,13 +169,13 @@ def _annotations(message: Message) -> dict[object, object]:
     of_jms = type(message) is not Message
     if of_jms or (message.body is None and message.body_kind is None):
         found[MESSAGE_TYPE] = Byte(_NUMBERS.get(type(message), 0))
-    _tell_kind(found, DESTINATION_TYPE, message.destination, of_jms)
-    _tell_kind(found, REPLY_TO_TYPE, message.reply_to, of_jms or isinstance(message.destination, Topic))
+    _set_kind(found, DESTINATION_TYPE, message.destination, of_jms)
+    _set_kind(found, REPLY_TO_TYPE, message.reply_to, of_jms or isinstance(message.destination, Topic))
     return found
 
 
-def _tell_kind(found: dict[object, object], name: Symbol, where: Destination | None, queues: bool) -> None:
-    """What ``where`` is, which its name alone doesn't say; of queues (``queues``) JMS messages tell it,
+def _set_kind(found: dict[object, object], name: Symbol, where: Destination | None, queues: bool) -> None:
+    """What ``where`` is, which its name alone doesn't say; of queues (``queues``) JMS messages say it,
     too.
     """
     found.pop(name, None)
@@ -261,9 +261,9 @@ def decode_message(
             f"the message can't be decoded: {error.description}", error.condition
         ) from None
     header = whole.header or sections.Header()
-    said = whole.properties or sections.Properties()
+    properties = whole.properties or sections.Properties()
     annotations = _named(whole.message_annotations)
-    content_type = str(said.content_type) if said.content_type is not None else None
+    content_type = str(properties.content_type) if properties.content_type is not None else None
     body_kind, content = _kind_and_value(whole.body)
     cls, body = _class_and_body(whole.body is None, body_kind, content, content_type, annotations)
     message = cls(
@@ -273,19 +273,19 @@ def decode_message(
         ttl_ms=header.ttl,
         delivery_count=header.delivery_count,
         first_acquirer=header.first_acquirer,
-        message_id=said.message_id,
-        correlation_id=said.correlation_id,
-        destination=_destination(said.to, annotations.get(DESTINATION_TYPE), source),
-        reply_to=_destination(said.reply_to, annotations.get(REPLY_TO_TYPE), source),
-        subject=said.subject,
-        user_id=said.user_id,
+        message_id=properties.message_id,
+        correlation_id=properties.correlation_id,
+        destination=_destination(properties.to, annotations.get(DESTINATION_TYPE), source),
+        reply_to=_destination(properties.reply_to, annotations.get(REPLY_TO_TYPE), source),
+        subject=properties.subject,
+        user_id=properties.user_id,
         content_type=content_type,
-        content_encoding=said.content_encoding,
-        expiration_ms=said.absolute_expiry_time,
-        timestamp_ms=said.creation_time,
-        group_id=said.group_id,
-        group_sequence=said.group_sequence,
-        reply_to_group_id=said.reply_to_group_id,
+        content_encoding=properties.content_encoding,
+        expiration_ms=properties.absolute_expiry_time,
+        timestamp_ms=properties.creation_time,
+        group_id=properties.group_id,
+        group_sequence=properties.group_sequence,
+        reply_to_group_id=properties.reply_to_group_id,
         annotations=annotations,
         delivery_annotations=_named(whole.delivery_annotations),
         footer=_named(whole.footer),
@@ -327,8 +327,8 @@ def _class_and_body(
     is_absent: bool, kind: BodyKind, body: object, content_type: str | None, annotations: dict[str, object]
 ) -> tuple[type[Message], object]:
     """The class that the sender says, where the body fits it; else the one that fits the body."""
-    told = annotations.get(MESSAGE_TYPE)
-    cls = _TYPES.get(told) if isinstance(told, int) else None
+    message_type = annotations.get(MESSAGE_TYPE)
+    cls = _TYPES.get(message_type) if isinstance(message_type, int) else None
     if cls is None or not _fits(cls, kind, body):
         return _class_of_plain(is_absent, kind, body, content_type)
     if cls is TextMessage and isinstance(body, bytes):

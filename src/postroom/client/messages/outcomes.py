@@ -36,7 +36,7 @@ class Receiver(Protocol):
     def acknowledge(self, message: Message) -> Awaitable[None]:
         """As :meth:`Message.acknowledge`."""
 
-    def say(self, message: Message, state: DeliveryState) -> Awaitable[None]:
+    def send_outcome(self, message: Message, state: DeliveryState) -> Awaitable[None]:
         """The outcome; IllegalStateException where it isn't the application's to say."""
 
     def check_open(self, message: Message) -> None:
@@ -48,13 +48,13 @@ class Receiver(Protocol):
 
 def failed(after_s: float | None, reason: str) -> Modified:
     """A failed attempt; ValueError for a time that is none."""
-    said: dict[object, object] = {}
+    annotations: dict[object, object] = {}
     if after_s is not None:
         check_duration("after_s", after_s)
-        said[REDELIVERY_DELAY] = ULong(min(round(after_s * MS_A_SECOND), MAX_UINT))
+        annotations[REDELIVERY_DELAY] = ULong(min(round(after_s * MS_A_SECOND), MAX_UINT))
     if reason:
-        said[FAILURE_REASON] = sendable(reason)
-    return Modified(True, False, said or None)
+        annotations[FAILURE_REASON] = sendable(reason)
+    return Modified(True, False, annotations or None)
 
 
 def given_up(reason: str, condition: str) -> Rejected:
@@ -102,7 +102,7 @@ class Processing:
     ) -> bool | None:
         if self._receiver.holds(self._message):
             try:
-                self._say(error)
+                self._send_outcome(error)
             except JMSException as failure:
                 self._unsaid(failure, error)
         return self._goes_on(error)
@@ -115,19 +115,19 @@ class Processing:
     ) -> bool | None:
         if self._receiver.holds(self._message):
             try:
-                await self._say(error)
+                await self._send_outcome(error)
             except JMSException as failure:
                 self._unsaid(failure, error)
         return self._goes_on(error)
 
-    def _say(self, error: BaseException | None) -> Awaitable[None]:
+    def _send_outcome(self, error: BaseException | None) -> Awaitable[None]:
         """The outcome: an interrupted attempt is none, and isn't counted."""
         if error is None:
-            return self._receiver.say(self._message, ACCEPTED)
+            return self._receiver.send_outcome(self._message, ACCEPTED)
         outcome: DeliveryState = RELEASED
         if isinstance(error, Exception):
             outcome = failed(self._retry_after_s, text_of(error))
-        return self._receiver.say(self._message, outcome)
+        return self._receiver.send_outcome(self._message, outcome)
 
     def _unsaid(self, failure: JMSException, error: BaseException | None) -> None:
         """Its link is gone: the broker gives the message out again by itself, which matters to the

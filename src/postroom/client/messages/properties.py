@@ -77,8 +77,8 @@ class PropertyAccess:
 
     def property_names(self) -> list[str]:
         """All that have a value, those of JMSX included."""
-        said = [name for name in JMSX_NAMES if self._jmsx(name) is not None]
-        return said + [name for name in self._mapping() if name not in JMSX_NAMES]
+        names = [name for name in JMSX_NAMES if self._jmsx(name) is not None]
+        return names + [name for name in self._mapping() if name not in JMSX_NAMES]
 
     def clear_properties(self) -> None:
         """No properties any more; they can be set then, those of a received message, too."""

@@ -112,9 +112,9 @@ def stamp_received(message: Message) -> None:
     }
 
 
-def _first(said: T | None, *others: T | None) -> T | None:
-    if said is not None:
-        return said
+def _first(given: T | None, *others: T | None) -> T | None:
+    if given is not None:
+        return given
     return next((value for value in others if value is not None), None)
 
 

@@ -41,16 +41,16 @@ class MessageFilter:
 
     def arguments(self) -> dict[str, object]:
         """As a request to the broker has them."""
-        said: dict[str, object] = {}
+        arguments: dict[str, object] = {}
         if self.unique_id is not None:
-            said["origin"], said["time"] = self.unique_id.origin, self.unique_id.time
+            arguments["origin"], arguments["time"] = self.unique_id.origin, self.unique_id.time
         for name in ("message_id", "correlation_id", "priority", "lock_id"):
             value = getattr(self, name)
             if value is not None:
-                said[name] = value
+                arguments[name] = value
         if self.properties:
-            said["properties"] = dict(self.properties)
-        return said
+            arguments["properties"] = dict(self.properties)
+        return arguments
 
 
 EVERY_MESSAGE = MessageFilter()

@@ -76,7 +76,7 @@ class Completions:
                     self._state.shared.report(failure)
                 continue
             async with self._state.completion_turn():
-                await self._tell(sent, failure)
+                await self._notify(sent, failure)
 
     async def _failure_of(self, sent: Sent) -> JMSException | None:
         if sent.outcome is None:
@@ -88,7 +88,7 @@ class Completions:
             return failure
         return None
 
-    async def _tell(self, sent: Sent, failure: JMSException | None) -> None:
+    async def _notify(self, sent: Sent, failure: JMSException | None) -> None:
         try:
             if failure is None:
                 if sent.on_completion is not None:

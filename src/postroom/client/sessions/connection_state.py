@@ -85,11 +85,11 @@ class SharedState:
         if self.exception_listener is None:
             LOG.warning("nobody waits for this failure: %s", failure)
             return
-        task = asyncio.ensure_future(self._tell(self.exception_listener, failure))
+        task = asyncio.ensure_future(self._notify(self.exception_listener, failure))
         self._reports.add(task)
         task.add_done_callback(self._reports.discard)
 
-    async def _tell(self, listener: ExceptionListener, failure: JMSException) -> None:
+    async def _notify(self, listener: ExceptionListener, failure: JMSException) -> None:
         try:
             await call_back(listener, failure)
         except Exception:

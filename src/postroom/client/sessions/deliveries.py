@@ -154,7 +154,7 @@ class Deliveries:
         it came before a break, and comes again.
         """
         if self.state.transaction is None and self.state.mode.is_automatic:
-            await self._say([delivery.incoming], ACCEPTED)
+            await self._send_outcomes([delivery.incoming], ACCEPTED)
             return True
         return await self.hold(delivery)
 
@@ -198,13 +198,13 @@ class Deliveries:
 
     async def settle(self, message: Message, state: DeliveryState) -> None:
         """The application's word on ``message``, and the broker's answer, where one was asked for."""
-        await self.say(message, state)
+        await self.send_outcome(message, state)
 
-    def say(self, message: Message, state: DeliveryState) -> Awaitable[None]:
+    def send_outcome(self, message: Message, state: DeliveryState) -> Awaitable[None]:
         """The application's word on ``message``; raises as :meth:`check_open`."""
         self.check_open(message)
         check_sendable(state)
-        return self._say([self._delivered.pop(message.delivery_id).incoming], state)
+        return self._send_outcomes([self._delivered.pop(message.delivery_id).incoming], state)
 
     def acknowledge(self, message: Message) -> Awaitable[None]:
         """``Message.acknowledge``: what it does is a matter of the mode."""
@@ -215,7 +215,7 @@ class Deliveries:
     def acknowledge_delivered(self) -> Awaitable[None]:
         """Accept everything that the application has."""
         delivered, self._delivered = self._delivered, {}
-        return self._say([delivery.incoming for delivery in delivered.values()], ACCEPTED)
+        return self._send_outcomes([delivery.incoming for delivery in delivered.values()], ACCEPTED)
 
     def _acknowledge_session(self) -> Awaitable[None]:
         self.state.check()
@@ -225,18 +225,18 @@ class Deliveries:
         self.state.check()
         if not self.holds(message):
             return DONE
-        return self._say([self._delivered.pop(message.delivery_id).incoming], ACCEPTED)
+        return self._send_outcomes([self._delivered.pop(message.delivery_id).incoming], ACCEPTED)
 
-    def _say(self, messages: Sequence[Incoming], state: DeliveryState) -> Awaitable[None]:
+    def _send_outcomes(self, messages: Sequence[Incoming], state: DeliveryState) -> Awaitable[None]:
         """Tell the broker, at once; what is awaited is its answer, where one was asked for."""
         if self._settle_second and messages:
-            return self.state.begin(self._say_second(messages, state))
+            return self.state.begin(self._settle_second_each(messages, state))
         for incoming in messages:
             self.receiving.settle(incoming, state)
         self._finish_close()
         return DONE
 
-    async def _say_second(self, messages: Sequence[Incoming], state: DeliveryState) -> None:
+    async def _settle_second_each(self, messages: Sequence[Incoming], state: DeliveryState) -> None:
         timeout_s = self.state.shared.request_timeout_s
         for incoming in messages:
             await self.receiving.settle_second(incoming, state, timeout_s)
@@ -357,8 +357,8 @@ def failures_of(message: Message, incoming: Incoming) -> int:
     """How often somebody has failed at it: its delivery count, without those that a broken connection brought
     back, where the broker tells them apart.
     """
-    told = message.delivery_annotations.get(FAILURE_COUNT)
-    return message.delivery_count if not isinstance(told, int) else int(told) + incoming.redeliveries
+    failures = message.delivery_annotations.get(FAILURE_COUNT)
+    return message.delivery_count if not isinstance(failures, int) else int(failures) + incoming.redeliveries
 
 
 def has_expired(message: Message) -> bool:

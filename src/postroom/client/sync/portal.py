@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 MAX_CALLBACK_THREADS: Final = 64
 """Listeners that can be called at a time; a session calls one."""
-SIGNAL_LOOK_S: Final = 0.1
+SIGNAL_POLL_S: Final = 0.1
 """So long Ctrl-C may go unnoticed where it doesn't end a wait."""
 
 
@@ -78,11 +78,11 @@ class Portal:
         if self.is_running:
             self.call(there())
 
-    def wait_for(self, say: Callable[[], Awaitable[None]]) -> Awaitable[None]:
+    def wait_for(self, action: Callable[[], Awaitable[None]]) -> Awaitable[None]:
         """Do something in the thread that may be awaited there."""
 
         async def there() -> None:
-            await say()
+            await action()
 
         self.call(there())
         return DONE
@@ -131,8 +131,8 @@ class Outside:
     def acknowledge(self, message: Message) -> Awaitable[None]:
         return self._portal.wait_for(lambda: self._inner.acknowledge(message))
 
-    def say(self, message: Message, state: DeliveryState) -> Awaitable[None]:
-        return self._portal.wait_for(lambda: self._inner.say(message, state))
+    def send_outcome(self, message: Message, state: DeliveryState) -> Awaitable[None]:
+        return self._portal.wait_for(lambda: self._inner.send_outcome(message, state))
 
     def check_open(self, message: Message) -> None:
         self._inner.check_open(message)
@@ -160,5 +160,5 @@ def _result(future: Future[T]) -> T:
     """Wait for the result. On Windows, Ctrl-C ends no wait for a lock: it is looked for again and again."""
     if sys.platform == "win32":
         while not future.done():
-            wait([future], SIGNAL_LOOK_S)
+            wait([future], SIGNAL_POLL_S)
     return future.result()

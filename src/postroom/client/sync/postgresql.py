@@ -57,10 +57,10 @@ class PostgreSQLResource:
         """Which database it is. Raises XAException: it can't be reached, or prepares no transactions."""
         if not self._is_known:
             with self._errors("the name", XaCode.XAER_RMERR):
-                self._look()
+                self._identify_server()
         return self._name or ""
 
-    def _look(self) -> None:
+    def _identify_server(self) -> None:
         was_idle = self._connection.info.transaction_status == TransactionStatus.IDLE
         with self._connection.cursor(row_factory=tuple_row) as cursor:
             cursor.execute(ABOUT_SERVER)

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 
 from postroom.client.exceptions import IllegalStateException, XAException
+from postroom.client.sync.futures import result_of
 from postroom.client.sync.transaction import Branch, OnStep, Resource, SecondPhase, Shared, Transaction
-from postroom.client.sync.waiting import result_of
 from postroom.client.transactions.decision_log import DEFAULT_MAX_UNFINISHED, DecisionLog
 from postroom.client.transactions.decision_records import Decision, HeuristicOutcome
 from postroom.client.transactions.two_phase import Answer, Recovery, Step, XidMaker

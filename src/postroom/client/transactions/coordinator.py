@@ -61,7 +61,7 @@ class Coordinator(Sending):
 
         Raises what the broker's refusal means.
         """
-        state = await self._ask(Declare(global_id), "declare", timeout_s)
+        state = await self._request(Declare(global_id), "declare", timeout_s)
         if isinstance(state, Declared):
             return bytes(state.txn_id)
         raise self._refusal(state, "declare")
@@ -71,7 +71,7 @@ class Coordinator(Sending):
 
         Raises TransactionRolledBackException where the broker rolled back instead of committing.
         """
-        state = await self._ask(Discharge(txn_id, fail), "rollback" if fail else "commit", timeout_s)
+        state = await self._request(Discharge(txn_id, fail), "rollback" if fail else "commit", timeout_s)
         if state == ACCEPTED:
             return
         refusal = self._refusal(state, "rollback" if fail else "commit")
@@ -79,7 +79,7 @@ class Coordinator(Sending):
             raise TransactionRolledBackException(refusal.description, refusal.condition)
         raise refusal
 
-    async def _ask(
+    async def _request(
         self, request: Declare | Discharge, what: str, timeout_s: float | None
     ) -> DeliveryState | None:
         outcome = await self.send(value(request), False, timeout_s)

@@ -109,12 +109,12 @@ def after_rollback(code: XaCode) -> Answer:
     return Answer.HEARD if gone else Answer.UNHEARD
 
 
-def heuristic_exception(decision: str, told: int, outcomes: list[HeuristicOutcome]) -> JMSException:
-    """The exception for a transaction of which ``told`` branches were told the decision."""
-    said = ", ".join(f"{outcome.branch.resource}: {XaCode(outcome.code).name}" for outcome in outcomes)
-    text = f"the decision was {decision}, but branches were decided otherwise: {said}"
+def heuristic_exception(decision: str, branch_count: int, outcomes: list[HeuristicOutcome]) -> JMSException:
+    """The exception for a transaction of which ``branch_count`` branches were told the decision."""
+    described = ", ".join(f"{outcome.branch.resource}: {XaCode(outcome.code).name}" for outcome in outcomes)
+    text = f"the decision was {decision}, but branches were decided otherwise: {described}"
     against = XaCode.XA_HEURRB if decision == COMMIT else XaCode.XA_HEURCOM
-    if len(outcomes) < told or any(outcome.code != against for outcome in outcomes):
+    if len(outcomes) < branch_count or any(outcome.code != against for outcome in outcomes):
         return HeuristicMixedException(text)
     return HeuristicRollbackException(text) if decision == COMMIT else HeuristicCommitException(text)
 

@@ -34,7 +34,7 @@ GROUP_BITS: Final = TRANSITION_BITS
 _GROUP_TYPES: Final = (RecordType.GROUP_EVENT, RecordType.DECISION)
 _EVERY_BIT: Final = 0xFFFF
 _PIECE_RECORDS: Final = 1 << 14
-"""Looked at together, so that each is fetched from memory once."""
+"""Inspected at together, so that each is fetched from memory once."""
 
 
 class Unknown(NamedTuple):

@@ -42,19 +42,19 @@ def retentions_of(image: EventsImage) -> dict[int, int]:
         queue = int.from_bytes(record.record[32:36], "little")
         found.pop(queue, None)
         if _OPTION.encode() in record.detail:
-            asked_s = int(json.loads(record.detail).get(_OPTION, 0))
-            found[queue] = min(asked_s * _SECOND_US, MAX_RETENTION_US)
+            retention_s = int(json.loads(record.detail).get(_OPTION, 0))
+            found[queue] = min(retention_s * _SECOND_US, MAX_RETENTION_US)
     return {queue: duration_us for queue, duration_us in found.items() if duration_us > 0}
 
 
 def ended_at(
-    positions: Array, queues: Array, asked: Array, times_us: Array, retentions: dict[int, int]
+    positions: Array, queues: Array, entry_queues: Array, times_us: Array, retentions: dict[int, int]
 ) -> Array:
-    """Rows of bodies at these positions, whose entries on the queues `asked` ended at these times; `queues`
+    """Rows of bodies at these positions, whose entries on `entry_queues` ended at these times; `queues`
     are those that they were put to, or `ANY_QUEUE`."""
     pieces = [NOTHING_RETAINED]
     for queue, duration_us in retentions.items():
-        own = asked == queue
+        own = entry_queues == queue
         rows = np.zeros(int(own.sum()), RETAINED_DTYPE)
         rows["stretch"], rows["queue"] = positions[own] // STRETCH, queues[own]
         rows["until_us"] = times_us[own] + duration_us

@@ -64,14 +64,14 @@ LEAST_ROWS: Final = 1024
 
 CHANGES: Final = Layout(
     TRANSITION_DTYPE,
-    said=("type", "from_state", "to_state", "holder_kind", "event", "outcome", "causes", "flags"),
+    key=("type", "from_state", "to_state", "holder_kind", "event", "outcome", "causes", "flags"),
     taken=("position", "time_us", "serial", "queue"),
 )
 """What tells single changes apart, and what nearly everybody asks of each."""
 
 ARRIVALS: Final = Layout(
     ARRIVAL_DTYPE,
-    said=("message_id_type", "to_state", "holder_kind", "event", "causes"),
+    key=("message_id_type", "to_state", "holder_kind", "event", "causes"),
     taken=("position", "time_us", "routing_set", "message_id_offset", "message_id_len"),
 )
 """The same of arrivals."""
@@ -238,7 +238,9 @@ def _only_kind(arrivals: Array) -> Kind | None:
 
 def _constants(layout: Layout, kind: Kind) -> dict[str, Array]:
     """What all records of a kind say, as columns of stride 0."""
-    return {name: _same(bytes([value]), np.uint8, kind.count) for name, value in layout.said(kind).items()}
+    return {
+        name: _same(bytes([value]), np.uint8, kind.count) for name, value in layout.key_values(kind).items()
+    }
 
 
 def _same(value: bytes, kind: type[np.generic], count: int) -> Array:

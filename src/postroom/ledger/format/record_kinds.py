@@ -50,11 +50,11 @@ class Split:
 
 
 class Layout:
-    """How records of one layout are told apart: `said` are the fields of a byte that do so, all of them
+    """How records of one layout are told apart: `key` are the fields of a byte that do so, all of them
     within eight bytes; `taken` are those to be taken out."""
 
-    def __init__(self, record: np.dtype[Any], said: tuple[str, ...], taken: tuple[str, ...]) -> None:
-        offsets = {name: _offset_of(record, name) for name in said}
+    def __init__(self, record: np.dtype[Any], key: tuple[str, ...], taken: tuple[str, ...]) -> None:
+        offsets = {name: _offset_of(record, name) for name in key}
         self._first: Final = min(*offsets.values(), record.itemsize - WORD_BYTES)
         self._shifts: Final = {name: 8 * (offset - self._first) for name, offset in offsets.items()}
         self._mask: Final = sum(0xFF << shift for shift in self._shifts.values())
@@ -63,7 +63,7 @@ class Layout:
             {"names": ["w"], "formats": ["<u8"], "offsets": [self._first], "itemsize": record.itemsize}
         )
 
-    def said(self, kind: Kind) -> dict[str, int]:
+    def key_values(self, kind: Kind) -> dict[str, int]:
         """What all records of a kind say."""
         return {name: kind.word >> shift & 0xFF for name, shift in self._shifts.items()}
 
@@ -74,7 +74,7 @@ class Layout:
 
     def split(self, records: Array, most: int, only: int | None = None) -> Split:
         """The kinds of records, if they are `most` at most. `only`: those that say this in the first of the
-        eight bytes, which must then be one of `said`."""
+        eight bytes, which must then be one of `key`."""
         if not is_native():
             return self.split_by_numpy(records, most, only)
         count = len(records)

@@ -162,7 +162,7 @@ class BodyFiles:
     def _now(self, anew: bool) -> list[BodiesFile]:
         """The files in force, by position; those of the last time if no file has come or gone since, unless
         `anew`. Journals are known as far as the last look has walked them."""
-        seen = self._folder.stat().st_mtime_ns, self._watch.looks
+        seen = self._folder.stat().st_mtime_ns, self._watch.snapshot_count
         if anew or seen != self._seen:
             self._files, self._seen = self._list(), seen
         return self._files

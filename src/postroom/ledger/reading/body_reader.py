@@ -192,24 +192,24 @@ class BodyReader:
         """The arrivals of ascending serials, zero where there is none, and the heap of their names."""
         for _ in range(MAX_LOOKUPS - 1):
             try:
-                return self._look_for(wanted, durable_through)
+                return self._lookup(wanted, durable_through)
             except FileNotFoundError:
                 continue  # sealed or dropped since the look
-        return self._look_for(wanted, durable_through)
+        return self._lookup(wanted, durable_through)
 
-    def _look_for(self, wanted: Array, durable_through: int | None) -> tuple[Array, Bytes8]:
-        look = self._watch.look(durable_through)
-        durable = look.durable_through() if durable_through is None else durable_through
+    def _lookup(self, wanted: Array, durable_through: int | None) -> tuple[Array, Bytes8]:
+        snapshot = self._watch.snapshot(durable_through)
+        durable = snapshot.durable_through() if durable_through is None else durable_through
         found = FoundArrivals(wanted)
         with folder_of(self.folder) as disk:
-            for segment in look.segments:
+            for segment in snapshot.segments:
                 low, high = found.within(segment.first_position, min(segment.last_position, durable))
                 if low < high:
                     for arrivals, names in self._of_file(disk, segment, wanted[low:high]):
                         found.take(arrivals, names, low, high)
-            older = found.within(0, look.segments[0].first_position - 1)[1]
+            older = found.within(0, snapshot.segments[0].first_position - 1)[1]
             if older:
-                for arrivals, names in self._older(disk, look.segments[0]):
+                for arrivals, names in self._older(disk, snapshot.segments[0]):
                     found.take(arrivals, names, 0, older)
         return found.arrivals, found.heap()
 
@@ -286,13 +286,13 @@ class BodyReader:
         for row, (one, end) in enumerate(zip(lists, ends, strict=True)):
             span = slice(end - len(one), end)
             found.there[row] = heads.there[row] and chunks.there[span].all()
-            told = [_without_trailer(chunk) for chunk in pieces[span]]
-            body = b"".join([chunk for chunk, _ in told])
+            checked = [_without_trailer(chunk) for chunk in pieces[span]]
+            body = b"".join([chunk for chunk, _ in checked])
             crc = crc32(body)
             found.start[row] = arena.add(body + crc.to_bytes(BODY_TRAILER_BYTES, "little"))
             found.length[row] = len(body) + BODY_TRAILER_BYTES
             shared = keys[row] != arrivals["position"][row]
-            if shared and all(crc32(chunk) == said for chunk, said in told):
+            if shared and all(crc32(chunk) == stored_crc for chunk, stored_crc in checked):
                 arrivals["body_crc"][row] = crc
         return found
 
@@ -317,10 +317,10 @@ class _Bodies:
 
     def batches(self, order: Array | None) -> Iterator[Array]:
         """The rows with bodies among those of `order`, ascending, so many at a time as one read takes."""
-        asked = np.full(len(self._arrivals), order is None)
+        requested = np.full(len(self._arrivals), order is None)
         if order is not None:
-            asked[order] = True
-        rows = np.flatnonzero(asked & (self._states == BodyState.PRESENT))
+            requested[order] = True
+        rows = np.flatnonzero(requested & (self._states == BodyState.PRESENT))
         parts = np.cumsum(self._arrivals["body_len"][rows], dtype=np.int64) // RUN_BYTES
         edges = [0, *(np.flatnonzero(np.diff(parts)) + 1).tolist(), len(rows)]
         for first, last in pairwise(edges):
@@ -330,9 +330,9 @@ class _Bodies:
     def take(self, rows: Array, found: Stretches) -> None:
         """What was read of these rows; what has gone, and what is damaged, is left out."""
         self._states[rows[~found.there]] = BodyState.DROPPED
-        asked = self._arrivals["body_len"][rows]
-        lengths = np.minimum(found.length, asked)
-        wrong = lengths != asked
+        expected = self._arrivals["body_len"][rows]
+        lengths = np.minimum(found.length, expected)
+        wrong = lengths != expected
         if self._check:
             crcs = crcs_of(self.arena.data, found.start, found.start + found.length)
             wrong |= crcs != self._arrivals["body_crc"][rows]

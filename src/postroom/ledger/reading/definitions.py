@@ -84,10 +84,10 @@ class Definitions:
         found: dict[int, dict[str, Any]] = {}
         for number, detail, position in self.details(kind):
             key = (kind, number, position)
-            told = self._decoded.get(key)
-            if told is None:
-                told = self._decoded[key] = _decoded(detail, position) if detail else {}
-            found[number] = told
+            decoded = self._decoded.get(key)
+            if decoded is None:
+                decoded = self._decoded[key] = _decoded(detail, position) if detail else {}
+            found[number] = decoded
         return found
 
     @cached_property
@@ -151,9 +151,9 @@ class Definitions:
         """Of the producers that are channels: the channel's name and the sender's ledger (32 hexadecimal
         digits)."""
         return {
-            number: (str(said["channel"]), str(said.get("ledger", "")))
-            for number, said in self.producer_details.items()
-            if said.get("channel")
+            number: (str(detail["channel"]), str(detail.get("ledger", "")))
+            for number, detail in self.producer_details.items()
+            if detail.get("channel")
         }
 
     @cached_property

@@ -18,7 +18,7 @@ from postroom.ledger.format.headers import decode_block_header
 from postroom.ledger.format.layout import ARRIVAL_DTYPE, Array, rows_together
 from postroom.ledger.format.records import ArrivalFlag
 from postroom.ledger.reading.carried_entries import newest_checkpoint
-from postroom.ledger.reading.hashing import hash_ids
+from postroom.ledger.reading.message_id_hash import hash_ids
 from postroom.ledger.storage.bodies import MAX_LOOKUPS, BodyFile, BodyStore, JournalBodies
 from postroom.ledger.storage.disk import Disk
 from postroom.ledger.storage.events_image import ARRIVAL_NAMES, load_image

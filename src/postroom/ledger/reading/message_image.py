@@ -17,7 +17,7 @@ from postroom.ledger.reading.body_reader import BODIES_END, BodyState, FoundMess
 from postroom.ledger.storage.disk import Bytes
 
 MESSAGES_MAGIC: Final = 0x314D5250  # "PRM1"
-MAX_ASKED: Final = 1 << 16
+MAX_SERIALS: Final = 1 << 16
 """Serials in one request."""
 
 HEADER: Final = Layout(

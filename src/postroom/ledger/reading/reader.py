@@ -56,7 +56,7 @@ def holds_ledger(folder: Path) -> bool:
     return bool(listing.journal or listing.events)
 
 
-LOOK_ATTEMPTS: Final = 10
+SNAPSHOT_ATTEMPTS: Final = 10
 """A look at the folder is repeated when a running broker renames a file under it, at most so often."""
 
 
@@ -80,18 +80,18 @@ class LedgerReader:
 
     def __init__(self, folder: Path, beyond_durable: bool = False) -> None:
         self.folder: Final = folder
-        self._look: Final = look_until_quiet(folder, FileOpener())
-        self.ledger_id: Final = UUID(bytes=self._look.segments[-1].ledger_id)
-        self.durable_through: Final = self._look.durable_through(beyond_durable)
+        self._snapshot: Final = stable_snapshot(folder, FileOpener())
+        self.ledger_id: Final = UUID(bytes=self._snapshot.segments[-1].ledger_id)
+        self.durable_through: Final = self._snapshot.durable_through(beyond_durable)
         """The last position that is read."""
-        self.segments: Final = [up_to(segment, self.durable_through) for segment in self._look.segments]
+        self.segments: Final = [up_to(segment, self.durable_through) for segment in self._snapshot.segments]
         self.first_position: Final = self.segments[0].first_position
         """The oldest position that there is history of."""
 
     @property
     def undecided_records(self) -> int:
         """Records behind ``durable_through``: written, and not known to be synced."""
-        return self._look.segments[-1].last_position - self.segments[-1].last_position
+        return self._snapshot.segments[-1].last_position - self.segments[-1].last_position
 
     def open(self, segment: Segment) -> SegmentReader:
         """One file's records."""
@@ -171,7 +171,7 @@ def _found_journal(scan: Scan, seal: Seal | None) -> FoundFile:
 
 
 @dataclass(frozen=True, slots=True)
-class LookedAt:
+class LedgerSnapshot:
     """What one look at the folder found: the files in force, oldest first."""
 
     segments: list[Segment]
@@ -185,22 +185,22 @@ class LookedAt:
         return min(newest.last_position, max(self.newest.durable_through, newest.first_position - 1))
 
 
-def look_until_quiet(folder: Path, opener: FileOpener) -> LookedAt:
+def stable_snapshot(folder: Path, opener: FileOpener) -> LedgerSnapshot:
     """A look at a folder; once more if files came or went while looking."""
-    for _ in range(LOOK_ATTEMPTS - 1):
+    for _ in range(SNAPSHOT_ATTEMPTS - 1):
         if not folder.is_dir():
             raise NoLedger(folder)
         with folder_of(folder) as disk:
             seen = QuietMark.of(disk)
             try:
-                return _look(folder, disk, seen, opener)
+                return _snapshot(folder, disk, seen, opener)
             except FileNotFoundError:
                 continue
             except LedgerCorrupt:
                 if QuietMark.of(disk) == seen:
                     raise
     with folder_of(folder) as disk:
-        return _look(folder, disk, QuietMark.of(disk), opener)
+        return _snapshot(folder, disk, QuietMark.of(disk), opener)
 
 
 class QuietMark(NamedTuple):
@@ -215,7 +215,7 @@ class QuietMark(NamedTuple):
         return cls(disk.names(), read_superblock(disk))
 
 
-def _look(folder: Path, disk: Disk, seen: QuietMark, opener: FileOpener) -> LookedAt:
+def _snapshot(folder: Path, disk: Disk, seen: QuietMark, opener: FileOpener) -> LedgerSnapshot:
     listing = Listing(seen.names)
     numbers = sorted({*listing.journal, *listing.events})
     if not numbers and seen.superblock is None:
@@ -234,7 +234,7 @@ def _look(folder: Path, disk: Disk, seen: QuietMark, opener: FileOpener) -> Look
     segments, seal = _chain(disk, newest, vouched, opener, listing)
     require_end(disk, vouched, segments[0].number, segments[0].last_position, newest.has)
     require_beginning(disk, vouched, segments[-1].first_position, seal)
-    return LookedAt(segments[::-1], newest)
+    return LedgerSnapshot(segments[::-1], newest)
 
 
 def _require_own_journal(disk: Disk, vouched: Superblock, number: int) -> None:

@@ -2,7 +2,7 @@
 
 A `Watch` remembers of every sealed file what it is, and of the journal, which grows, where its last block
 ends: from there it walks from header to header, without the records between. What a `JournalTail` knows of
-its blocks also tells a reader elsewhere where to find a range of positions (`JournalHint`), so that he reads
+its blocks also tells a reader elsewhere where to find a range of positions (`JournalHint`), so that it reads
 these blocks and nothing else.
 """
 
@@ -45,7 +45,7 @@ from postroom.ledger.format.headers import (
 from postroom.ledger.format.layout import BLOCK_ROW_DTYPE, TRANSITION_DTYPE, Array
 from postroom.ledger.format.records import RecordType
 from postroom.ledger.reading.definitions import Definitions
-from postroom.ledger.reading.reader import FileOpener, FoundFile, LookedAt, look_until_quiet, up_to
+from postroom.ledger.reading.reader import FileOpener, FoundFile, LedgerSnapshot, stable_snapshot, up_to
 from postroom.ledger.reading.segments import CHUNK_RECORDS, Segment, cut, folder_of
 from postroom.ledger.storage.disk import Disk, DiskFile
 from postroom.ledger.storage.events_image import gather_records
@@ -56,7 +56,7 @@ HINT_KINDS: Final = (QUEUES, SETS, HOLDERS, PRODUCERS, CHANNELS)
 """What the rows of a range speak of."""
 
 KNOWN_FORCES: Final = 16
-"""Places in a journal whose definitions in force are remembered: each reader goes on from his own."""
+"""Places in a journal whose definitions in force are remembered: each reader goes on from its own."""
 
 HINT: Final = struct.Struct("<QQQ")
 """First byte, end byte, bytes of the transitions; then transitions and their details."""
@@ -330,19 +330,19 @@ class Watch:
     def __init__(self, folder: Path) -> None:
         self.folder: Final = folder
         self._opener: Final = TailOpener()
-        self.looks = 0
-        """How often it has looked."""
+        self.snapshot_count = 0
+        """How many have been taken."""
 
-    def look(self, durable_through: int | None = None) -> LookedAt:
+    def snapshot(self, durable_through: int | None = None) -> LedgerSnapshot:
         """What there is now, cut at what is durable: as the blocks say, or as the broker itself knows."""
-        found = look_until_quiet(self.folder, self._opener)
-        self.looks += 1
+        found = stable_snapshot(self.folder, self._opener)
+        self.snapshot_count += 1
         newest = found.segments[-1]
         self._opener.forget(found.segments)
         tail = self._opener.tails.get(newest.number)
         durable = found.durable_through() if durable_through is None else durable_through
         end = up_to(newest, durable) if tail is None else tail.up_to(newest, durable)
-        return LookedAt([*found.segments[:-1], end], found.newest)
+        return LedgerSnapshot([*found.segments[:-1], end], found.newest)
 
     def block_table(self, number: int) -> tuple[int, int, Array] | None:
         """First and last position of a journal's blocks, and where their bodies lie; None for a file that the

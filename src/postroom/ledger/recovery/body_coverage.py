@@ -96,8 +96,8 @@ def check_sealed(
         raise LedgerCorrupt(where, 0, OTHER_NUMBER)
     if image is None:
         return
-    told = (image.epoch, image.epoch_id, image.first_position, image.time_us, image.sealed)
-    if (header.epoch, header.epoch_id, header.first_position, header.time_us, header.seal) != told:
+    recorded = (image.epoch, image.epoch_id, image.first_position, image.time_us, image.sealed)
+    if (header.epoch, header.epoch_id, header.first_position, header.time_us, header.seal) != recorded:
         raise LedgerCorrupt(where, 0, "it isn't the file that its events file was made of")
     if len(image.blocks):
         last, size = image.blocks[-1], file.open().size_bytes()

@@ -218,15 +218,15 @@ def _details(dictionary: Dictionary, kind: int) -> Iterator[tuple[int, dict[str,
 
 def _annotations(dictionary: Dictionary) -> Iterator[tuple[int, int, int, dict[str, Any]]]:
     for id, record in sorted(dictionary.of_kind(ANNOTATIONS).items()):
-        said = json.loads(record.detail)
-        yield id, said["serial"], said["queue"], said["annotations"]
+        detail = json.loads(record.detail)
+        yield id, detail["serial"], detail["queue"], detail["annotations"]
 
 
 def _spark_subscriptions(dictionary: Dictionary, rows: Array) -> Iterator[tuple[int, int, dict[str, Any]]]:
     held = rows.compress(rows["holder_kind"] == HolderKind.SPARK_SUBSCRIPTION)
-    for id, said in _details(dictionary, SPARK_SUBSCRIPTIONS):
+    for id, detail in _details(dictionary, SPARK_SUBSCRIPTIONS):
         positions = held["acquired_position"][held["holder"] == id]
-        yield id, int(positions.max()) if len(positions) else 0, said
+        yield id, int(positions.max()) if len(positions) else 0, detail
 
 
 def _packed(own: Array, dtype: np.dtype[np.void]) -> Array:

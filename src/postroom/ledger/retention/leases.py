@@ -107,7 +107,9 @@ def leases_from(records: Iterable[DictionaryRecord]) -> list[Lease]:
 def unread_from(records: Iterable[DictionaryRecord]) -> int:
     """From where on Spark subscriptions that are in force have to read; NEVER: there are none."""
     found = [json.loads(record.detail) for record in records]
-    return min((1 + said.get("confirmed", 0) for said in found if not said.get("ended_us")), default=NEVER)
+    return min(
+        (1 + detail.get("confirmed", 0) for detail in found if not detail.get("ended_us")), default=NEVER
+    )
 
 
 class Missing(NamedTuple):
@@ -142,7 +144,7 @@ class Leases:
         """What is kept after each record that isn't durable yet."""
         self._queues = self._named()
         self._publish()
-        self._look = True
+        self._check_due = True
         """Whether the bounds have to be looked at whatever the time."""
         self._next_expiry_us = self._earliest_expiry_us()
 
@@ -241,7 +243,7 @@ class Leases:
         """
         lease = self.get(name)
         if not lease.in_force:
-            raise LeaseBroken(self._told_of(lease))
+            raise LeaseBroken(self._broken_text(lease))
         if position is not None and not lease.position <= position <= self._builder.next_position:
             raise LeaseInvalid(
                 f"position {position} is not within {lease.position} to {self._builder.next_position}:"
@@ -256,7 +258,7 @@ class Leases:
         )
         return self._write(RecordType.LEASE_GRANTED, self._within_bounds(changed), now_us)
 
-    def _told_of(self, lease: Lease) -> str:
+    def _broken_text(self, lease: Lease) -> str:
         """What its reader must know once it is broken."""
         missing = self.missing(lease)
         gone = "nothing is missing yet"
@@ -277,7 +279,7 @@ class Leases:
             self._also = position
             self.also_reason = ""
             self._unsettled.append((self._builder.next_position - 1, self._wanted()))
-            self._look = True
+            self._check_due = True
             self._publish()
 
     def release(self, name: str, now_us: int) -> None:
@@ -287,9 +289,9 @@ class Leases:
     def tend(self, now_us: int, space_is_short: bool) -> list[Lease]:
         """Break what is out of its bounds; returns those broken. Cheap where nothing has changed."""
         due = 0 < self._next_expiry_us <= now_us
-        if not (due or self._look or self._keep.has_news or space_is_short):
+        if not (due or self._check_due or self._keep.has_news or space_is_short):
             return []
-        self._look = self._keep.has_news = False
+        self._check_due = self._keep.has_news = False
         broken = []
         for lease in self.all():
             reason = self._reason(lease, now_us, space_is_short)
@@ -382,7 +384,7 @@ class Leases:
         if named != self._queues:
             self._queues = named
         self._next_expiry_us = self._earliest_expiry_us()
-        self._look = True
+        self._check_due = True
         self._publish()
 
     def _wanted(self) -> Floors:

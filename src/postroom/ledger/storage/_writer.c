@@ -35,7 +35,7 @@ typedef struct {
  * its slice (copying a block, for instance) waits for the slices of the others, unless it is the nicer one's turn.
  * Short slices: Linux 6.12 and later. The nice value: with CAP_SYS_NICE or RLIMIT_NICE, and only where nobody has
  * chosen another. Where either isn't to be had, nothing changes. */
-static void ask_to_run_soon(void)
+static void request_prompt_wakeups(void)
 {
 #if defined(SYS_sched_getattr) && defined(SYS_sched_setattr)
     scheduling wanted;
@@ -104,7 +104,7 @@ static void *run(void *arg)
 {
     Writer *w = arg;
     uint64_t one = 1;
-    ask_to_run_soon();
+    request_prompt_wakeups();
     pthread_mutex_lock(&w->mutex);
     for (;;) {
         while (w->state != WAITING && !w->stopping)
@@ -260,12 +260,12 @@ static PyObject *writer_fileno(Writer *w, PyObject *unused)
 
 static PyObject *run_soon(PyObject *module, PyObject *unused)
 {
-    ask_to_run_soon();
+    request_prompt_wakeups();
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
-    {"ask_to_run_soon", run_soon, METH_NOARGS, "have the calling thread run sooner after each wait"},
+    {"request_prompt_wakeups", run_soon, METH_NOARGS, "have the calling thread run sooner after each wait"},
     {NULL, NULL, 0, NULL},
 };
 

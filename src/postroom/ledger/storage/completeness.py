@@ -74,11 +74,11 @@ def _through(position: int) -> str:
     return f"no more than what came before, up to position {position}" if position else "nothing"
 
 
-def require_seal(disk: Disk, ended: Seal, said: Seal) -> None:
+def require_seal(disk: Disk, ended: Seal, recorded: Seal) -> None:
     """Whether a sealed file ended as the file after it says."""
-    if ended != said:
-        where = disk.describe(events_name(said.file_number))
-        raise LedgerCorrupt(where, 0, f"it ends as {ended}, the file after it says {said}")
+    if ended != recorded:
+        where = disk.describe(events_name(recorded.file_number))
+        raise LedgerCorrupt(where, 0, f"it ends as {ended}, the file after it says {recorded}")
 
 
 def require_neighbours(newer: str, first_position: int, older: str, last_position: int) -> None:

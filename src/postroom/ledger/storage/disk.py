@@ -355,7 +355,7 @@ def write_in_pieces(file: DiskFile, parts: Sequence[Bytes]) -> None:
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_LOOK_BYTES = 256 << 10
+_SCAN_BYTES = 256 << 10
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 """FALLOC_FL_…, see fallocate(2)."""
 
@@ -363,7 +363,7 @@ _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 def _zeros_from(file: RealFile, size: int) -> int:
     """Where the zeros at the end of a file begin."""
     while size > 0:
-        start = max(0, size - _LOOK_BYTES)
+        start = max(0, size - _SCAN_BYTES)
         found = len(file.read_at(start, size - start).rstrip(b"\0"))
         if found:
             return start + found

@@ -118,7 +118,7 @@ class Journal:
         """The disk gave no more reserve: what can go should go now."""
         self.space_low = False
         """And half of what there was is used: new puts must be refused, until there is all of it again."""
-        self._asked_us = 0
+        self._retried_us = 0
         """When the disk was asked last for what it didn't have."""
         self._begin(header)
 
@@ -197,13 +197,13 @@ class Journal:
         """Whether space is short, and this file would be followed by the next if there was room for that."""
         return self.space_short and not self._head and self._is_early(True) and not self._has_room_for_next()
 
-    def ask_again(self, now_us: int) -> None:
+    def retry_reservation(self, now_us: int) -> None:
         """While space is short: whether the disk has some by now."""
-        if self.space_short and not 0 <= now_us - self._asked_us < RETRY_US:
-            self._asked_us = now_us
+        if self.space_short and not 0 <= now_us - self._retried_us < RETRY_US:
+            self._retried_us = now_us
             self._reserve()
 
-    def look_for_space(self) -> None:
+    def check_free_space(self) -> None:
         """Ask the disk now, short of space or not."""
         self.space_short = True
         self._reserve()

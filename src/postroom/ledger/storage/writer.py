@@ -178,7 +178,7 @@ def native_available() -> bool:
     return _writer is not None
 
 
-def ask_to_run_soon() -> None:
+def request_prompt_wakeups() -> None:
     """Have the calling thread run soon after each wait: short time slices, and nice −10 where allowed.
 
     For threads that wait for sockets or disks. By default a thread of Linux that wakes while all processors
@@ -187,7 +187,7 @@ def ask_to_run_soon() -> None:
     that was chosen for the process stays. Where the C writer wasn't built nothing changes.
     """
     if native_available():
-        _writer.ask_to_run_soon()
+        _writer.request_prompt_wakeups()
 
 
 def new_writer(disk: Disk) -> Writer:

@@ -158,7 +158,7 @@ def _chunk_wants(state: FoldState) -> Array:
     return _wants(state.chunks["position"], state.chunks["offset"], state.chunks["length"])
 
 
-class Looked(NamedTuple):
+class Inspected(NamedTuple):
     """What a file was found to hold."""
 
     live_count: int
@@ -172,7 +172,7 @@ def plan(
     live: LiveBodies,
     through: int,
     options: LedgerOptions,
-    known: dict[str, Looked],
+    known: dict[str, Inspected],
     keep: Keep,
     most_bytes: int,
 ) -> Run | None:
@@ -195,11 +195,11 @@ def plan(
         size = int(wants["size"].sum())
         if size > most_bytes:
             continue
-        known[file.name()] = Looked(count, size)
+        known[file.name()] = Inspected(count, size)
         if len(wants) and size >= options.compact_below * heap_bytes(file):
             continue
         if not keep.may_drop_bodies(file.last_position):
-            known[file.name()] = Looked(count, size, file.last_position)
+            known[file.name()] = Inspected(count, size, file.last_position)
         elif len(wants):
             return _extend(files[:at], file, wants, live, known, most_bytes)
         else:
@@ -207,22 +207,22 @@ def plan(
     return None
 
 
-def _is_let_go(looked: Looked, keep: Keep) -> bool:
-    return looked.held_through > 0 and not keep.holds_bodies(looked.held_through)
+def _is_let_go(inspected: Inspected, keep: Keep) -> bool:
+    return inspected.held_through > 0 and not keep.holds_bodies(inspected.held_through)
 
 
-def was_let_go(known: dict[str, Looked], keep: Keep) -> bool:
+def was_let_go(known: dict[str, Inspected], keep: Keep) -> bool:
     """Whether a file that a lease has kept from being rewritten is kept no longer."""
-    return any(_is_let_go(looked, keep) for looked in known.values())
+    return any(_is_let_go(inspected, keep) for inspected in known.values())
 
 
-def held_by_leases(store: BodyStore, known: dict[str, Looked]) -> list[Held]:
+def held_by_leases(store: BodyStore, known: dict[str, Inspected]) -> list[Held]:
     """The dead in files that leases keep from being rewritten."""
     held = []
     for file in store.files():
-        looked = known.get(file.name())
-        if looked is not None and looked.held_through:
-            held.append(Held(looked.held_through, heap_bytes(file) - looked.live_bytes))
+        inspected = known.get(file.name())
+        if inspected is not None and inspected.held_through:
+            held.append(Held(inspected.held_through, heap_bytes(file) - inspected.live_bytes))
     return held
 
 
@@ -231,14 +231,14 @@ def _extend(
     file: BodyFile,
     wants: Array,
     live: LiveBodies,
-    known: dict[str, Looked],
+    known: dict[str, Inspected],
     most_bytes: int,
 ) -> Run:
     """Take in the packed files before, as long as they are small against what is rewritten anyway."""
     taken, pieces, size = [file], [wants], int(wants["size"].sum())
     for neighbour in reversed(before):
-        looked = known.get(neighbour.name())
-        own_bytes = looked.live_bytes if looked is not None else heap_bytes(neighbour)
+        inspected = known.get(neighbour.name())
+        own_bytes = inspected.live_bytes if inspected is not None else heap_bytes(neighbour)
         if not isinstance(neighbour, PackedBodies) or own_bytes > MERGE_RATIO * size:
             break
         if size + own_bytes > most_bytes:
@@ -250,10 +250,10 @@ def _extend(
     return Run(taken, live.resolved(np.concatenate(pieces)))
 
 
-def note_rewritten(run: Run, file: BodyFile, live: LiveBodies, known: dict[str, Looked]) -> None:
+def note_rewritten(run: Run, file: BodyFile, live: LiveBodies, known: dict[str, Inspected]) -> None:
     """What the file made of a run holds."""
     count = live.count_within(file.first_position, file.last_position)
-    known[file.name()] = Looked(count, sum(want.size for want in run.wants))
+    known[file.name()] = Inspected(count, sum(want.size for want in run.wants))
 
 
 def heap_bytes(file: BodyFile) -> int:

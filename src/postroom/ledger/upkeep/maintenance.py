@@ -36,8 +36,8 @@ from postroom.ledger.storage.events_image import (
 from postroom.ledger.storage.journal_scan import scan_journal
 from postroom.ledger.storage.superblock import SuperblockFile
 from postroom.ledger.upkeep.compaction import (
+    Inspected,
     LiveBodies,
-    Looked,
     Run,
     held_by_leases,
     note_rewritten,
@@ -117,7 +117,7 @@ class Maintenance:
         self._history: list[Sealed] = []
         self._checkpoints: list[Kept] = []
         self._round: Round | None = None
-        self._looked: dict[str, Looked] = {}
+        self._inspected: dict[str, Inspected] = {}
         self._replaced: list[str] = []
         """Files of bodies that are to be removed."""
         self._wake = threading.Event()
@@ -128,7 +128,7 @@ class Maintenance:
         self._journal_waits = False
         self._is_thrifty = False
         """The disk runs short: no body stays that no live entry has, and no history that isn't needed."""
-        self._looks_again = False
+        self._recount_due = False
         """The disk has begun to run short: files that were dense enough before may be rewritten now."""
         self._retried_us = 0
         self._retains = False
@@ -186,7 +186,7 @@ class Maintenance:
         more room."""
         self._journal_waits = journal_waits
         if thrifty != self._is_thrifty:
-            self._is_thrifty = self._looks_again = thrifty
+            self._is_thrifty = self._recount_due = thrifty
             self._wake.set()
         if thrifty and not 0 <= now_us - self._retried_us < RETRY_US:
             self._retried_us = now_us
@@ -275,7 +275,7 @@ class Maintenance:
     def _more_may_go(self) -> bool:
         """Whether a lease has let files go, or the disk has run short, since the last round."""
         has_retained = self._is_thrifty and self._retains
-        return was_let_go(self._looked, self._keep) or has_retained or self._looks_again
+        return was_let_go(self._inspected, self._keep) or has_retained or self._recount_due
 
     def _seal_next(self) -> None:
         pending = self._pending.pop(0)
@@ -357,9 +357,9 @@ class Maintenance:
         return self._round_of(state, Images(self._disk, state))
 
     def _round_of(self, state: FoldState, images: Images) -> Round:
-        if self._looks_again:
-            self._looks_again = False
-            self._looked.clear()
+        if self._recount_due:
+            self._recount_due = False
+            self._inspected.clear()
         retained = NOTHING_RETAINED if self._is_thrifty else state.retained
         self._retains = len(retained) > 0
         source = partial(self._images_within, images)
@@ -404,21 +404,21 @@ class Maintenance:
             options = replace(options, compact_below=THRIFTY_BELOW)
             most = min(most, self._disk.free_bytes() // 2)
         through = round_.state.position
-        run = plan(self._store, round_.live, through, options, self._looked, self._keep, most)
+        run = plan(self._store, round_.live, through, options, self._inspected, self._keep, most)
         if run is None:
             self._round = None
-            self._keep.count_bodies(held_by_leases(self._store, self._looked))
+            self._keep.count_bodies(held_by_leases(self._store, self._inspected))
             return
         new: list[BodyFile] = []
         if run.wants:
             new.append(rewrite(self._disk, self._ledger_id, run))
-            note_rewritten(run, new[0], round_.live, self._looked)
+            note_rewritten(run, new[0], round_.live, self._inspected)
         self._replace(run, new)
 
     def _replace(self, run: Run, new: list[BodyFile]) -> None:
         self._store.replace(run.files, new)
         for file in run.files:
-            self._looked.pop(file.name(), None)
+            self._inspected.pop(file.name(), None)
             self._replaced.append(file.name())
         self._remove_replaced()
 

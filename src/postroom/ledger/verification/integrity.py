@@ -12,7 +12,7 @@ from uuid import UUID
 
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.format.file_names import SUPERBLOCK_NAME, Listing
-from postroom.ledger.reading.reader import LOOK_ATTEMPTS, NoLedger, QuietMark, holds_ledger
+from postroom.ledger.reading.reader import SNAPSHOT_ATTEMPTS, NoLedger, QuietMark, holds_ledger
 from postroom.ledger.reading.segments import folder_of
 from postroom.ledger.recovery.recovery import Found, inspect
 from postroom.ledger.storage.disk import Disk
@@ -43,7 +43,7 @@ def check(folder: Path) -> Covered:
     if not holds_ledger(folder):
         raise NoLedger(folder)
     failure: tuple[QuietMark, str] | None = None
-    for _ in range(LOOK_ATTEMPTS):
+    for _ in range(SNAPSHOT_ATTEMPTS):
         with folder_of(folder) as disk:
             seen = QuietMark.of(disk)
             try:

@@ -60,7 +60,7 @@ class Asked(IntEnum):
 def asked_of(report: int, replies: bool) -> Asked:
     """What a report word asks for; ``replies``: the message says where to."""
     discards = report & mq.DISCARD_MSG != 0
-    data = mq.asked(report, mq.EXCEPTION_MASK) if replies else mq.Data.NONE
+    data = mq.requested_data(report, mq.EXCEPTION_MASK) if replies else mq.Data.NONE
     if data is mq.Data.NONE:
         return Asked.DISCARD if discards else Asked.NOTHING
     if not discards:

@@ -261,6 +261,6 @@ def _delta(rule: i64, sent: i64, queue_says: bool) -> i64:
         return sent
     if rule == n.COUNT_ONE_MORE:
         return 1
-    if rule == n.COUNT_IF_QUEUE_SAYS and queue_says:
+    if rule == n.COUNT_IF_QUEUE_COUNTS and queue_says:
         return sent
     return 0

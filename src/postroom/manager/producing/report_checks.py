@@ -73,7 +73,7 @@ def _senseless(word: int, transmitted: bool) -> str:
         return f"report options 0x{unknown:08X} are not known"
     for mask, name in _FAMILY_NAMES.items():
         try:
-            mq.asked(word, mask)
+            mq.requested_data(word, mask)
         except ValueError:
             return f"0x{word & mask:08X} is none of the options for {name}: is it two of them added?"
     return ""

@@ -14,7 +14,7 @@ import numpy as np
 from mypy_extensions import i64
 
 from postroom.ledger.fold.state import distinct
-from postroom.ledger.reading.hashing import hash_id, hash_ids
+from postroom.ledger.reading.message_id_hash import hash_id, hash_ids
 from postroom.model.ids import ID_KINDS, MESSAGE_ID, NO_IDS, UNIQUE_ID, MessageIds
 from postroom.model.message import MessageHead
 from postroom.model.packed import PACKED_FIELDS

@@ -152,7 +152,7 @@ def _is_dead_letter(original: Original, entry: Entry) -> bool:
 def wanted_data(original: Original, mask: int) -> mq.Data:
     """How much data the report of one family is to carry; NONE: no report is asked for."""
     try:
-        return mq.asked(int(original.head.report), mask)
+        return mq.requested_data(int(original.head.report), mask)
     except ValueError:
         return mq.Data.NONE
 

@@ -55,11 +55,11 @@ class AgentLink(BoundLink):
         """It was closed, from either side: whatever still comes means nothing."""
         self.stopping = False
         self.answer_due_us = 0
-        """When the partner must have answered the attach; 0: he has, or has attached himself."""
+        """When the partner must have answered the attach; 0: it has, or has attached by itself."""
         self.messages = 0
         """Sent or received, and their bytes; of these what the channel hasn't been told of yet."""
         self.bytes = 0
-        self.untold = 0
+        self.unreported = 0
         self.left = False
         """This end closes it; False: the partner does, or the connection is gone."""
         self._finished = False
@@ -136,7 +136,7 @@ class AgentLink(BoundLink):
         """Its time has come."""
 
     def adopted(self, now_us: int) -> None:
-        """The partner has attached the channel anew: this link is a leftover of a connection that he has
+        """The partner has attached the channel anew: this link is a leftover of a connection that it has
         lost."""
         why = f"channel {self.name!r} has been attached again by its partner"
         self.detach(Error(errors.LINK_STOLEN, why), now_us)
@@ -145,20 +145,20 @@ class AgentLink(BoundLink):
         """A message has moved."""
         self.messages += 1
         self.bytes += size_bytes
-        self.untold += 1
+        self.unreported += 1
 
-    def tell(self, now_us: int) -> None:
+    def report_moved(self, now_us: int) -> None:
         """Messages have moved: once for many."""
-        if self.untold > 0:
-            self.untold = 0
+        if self.unreported > 0:
+            self.unreported = 0
             self.instance.moved(now_us)
 
     # Ends.
 
-    def finish(self, now_us: int, told: Error | None = None) -> None:
-        """Everything is done: close the link; the partner is ``told`` why, where it isn't his wish."""
+    def finish(self, now_us: int, error: Error | None = None) -> None:
+        """Everything is done: close the link, with ``error`` where that isn't what the partner wanted."""
         self._finished = True
-        self.detach(told, now_us)
+        self.detach(error, now_us)
 
     def refuse(self, error: AmqpError | ManagerError, now_us: int) -> None:
         """Close the link for what the partner has done, or for what this end can't do."""

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from postroom.channel.rules.handler import Attempt, Handler, Left, Why
-from postroom.channel.rules.reading import letter_of
+from postroom.channel.rules.letter_fields import letter_of
 from postroom.channel.rules.table import Action, Authority, RulesTable
 from postroom.manager.administration.dead_letter_handlers import (
     LOOK_AGAIN_US,
@@ -96,8 +96,8 @@ class QueueHandler(Asker):
         self._known: set[int] = set()
         """Serials of what is at hand or was left alone."""
         self._passed = Passed()
-        self._asked = False
-        self._ask_us = now_us
+        self._is_requested = False
+        self._request_us = now_us
         """When to ask for news, while nobody is asked."""
         self._under_way = 0
 
@@ -109,8 +109,8 @@ class QueueHandler(Asker):
     def next_deadline_us(self) -> int:
         """When `on_time` is wanted; 0 never."""
         attempt_us = self._handler.next_due_us() if self._under_way < MAX_UNDER_WAY else 0
-        ask_us = self._ask_us if self._may_ask() else 0
-        return min((due for due in (attempt_us, ask_us) if due), default=0)
+        request_us = self._request_us if self._may_request() else 0
+        return min((due for due in (attempt_us, request_us) if due), default=0)
 
     def on_time(self, now_us: int) -> None:
         """Carry out what is due."""
@@ -119,23 +119,23 @@ class QueueHandler(Asker):
             if attempt is None:
                 break
             self._carry_out(attempt, now_us)
-        if self._may_ask() and self._ask_us <= now_us:
-            self._ask(now_us)
+        if self._may_request() and self._request_us <= now_us:
+            self._request(now_us)
 
     # What is new.
 
-    def _may_ask(self) -> bool:
-        return not self._asked and self._handler.held_count < MAX_AT_HAND
+    def _may_request(self) -> bool:
+        return not self._is_requested and self._handler.held_count < MAX_AT_HAND
 
-    def _ask(self, now_us: int) -> None:
+    def _request(self, now_us: int) -> None:
         queue = self._input()
         if queue is None:
-            self._ask_us = now_us + AGAIN_US
+            self._request_us = now_us + AGAIN_US
             return
         self._prune(queue)
         request = NoticeNew(queue, self, self._known, self._passed)
         request.until_us = now_us + WAIT_US
-        self._asked = self._begin(request, now_us)
+        self._is_requested = self._begin(request, now_us)
 
     def _input(self) -> Queue | None:
         """The queue, if it is there and may be taken from."""
@@ -150,7 +150,7 @@ class QueueHandler(Asker):
             self._broker.manager.ask_store(request, now_us)
         except ManagerError as refused:
             log(logging.WARNING, "dead-letter-handler-waits", queue=self.queue, reason=refused.description)
-            self._ask_us = now_us + AGAIN_US
+            self._request_us = now_us + AGAIN_US
             return False
         return True
 
@@ -161,11 +161,11 @@ class QueueHandler(Asker):
 
     def answered(self, payload: object, now_us: int) -> None:
         """What is new on the queue."""
-        self._asked = False
-        self._ask_us = now_us
+        self._is_requested = False
+        self._request_us = now_us
         if isinstance(payload, ManagerError):
             if not isinstance(payload, NoMatchingMessage):
-                self._ask_us = now_us + AGAIN_US
+                self._request_us = now_us + AGAIN_US
         elif isinstance(payload, list):
             for noticed in payload:
                 self._take_in(noticed, now_us)
@@ -250,7 +250,7 @@ class _Attempted(Asker):
 def _detail(queue: str, attempt: Attempt, to: str) -> bytes:
     """What the ledger is told with the message's end."""
     rule = attempt.rule
-    told: dict[str, object] = {
+    detail: dict[str, object] = {
         "condition": CONDITION,
         "handler": queue,
         "rule": rule.line,
@@ -259,7 +259,7 @@ def _detail(queue: str, attempt: Attempt, to: str) -> bytes:
         "reason": attempt.letter.reason,
     }
     if to:
-        told["to"] = to
+        detail["to"] = to
     if rule.authority is Authority.CTX:
-        told["user"] = attempt.letter.user_id
-    return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
+        detail["user"] = attempt.letter.user_id
+    return json.dumps(detail, ensure_ascii=False).encode("utf-8", "replace")

@@ -6,8 +6,8 @@ Whatever has no answer when the link is lost comes again: at least once. A queue
 drops what it has taken before, by message id; a message that comes without one gets one here, by which
 nothing that comes again can be known.
 
-A message that can't be put goes up the ladder of every channel. If that ends with the batch being backed out,
-the link is closed, so that the partner keeps what it has not had accepted.
+A message that can't be put goes through the steps of every channel. If that ends with the batch being backed
+out, the link is closed, so that the partner keeps what it has not had accepted.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -65,11 +65,11 @@ class ForeignReceivingLink(TakingLink):
         self._sequence = 0
         self._batch: list[int] = []
         """Delivery ids of the batch that is being received."""
-        self._asked = 0
+        self._uncommitted = 0
         """Batches whose being durable is waited for."""
         self._batches = 0
         self._undelivered_id: int | None = None
-        """Delivery id of the message that is on the ladder; None if it came settled."""
+        """Delivery id of the message that can't be put; None if it came settled."""
 
     # Beginning.
 
@@ -147,7 +147,7 @@ class ForeignReceivingLink(TakingLink):
             return
         if delivery_id is not None:
             self._batch.append(delivery_id)
-        if self._asked == 0 or len(self._batch) >= self._definition.batch_size:
+        if self._uncommitted == 0 or len(self._batch) >= self._definition.batch_size:
             self._commit(now_us)
 
     # Batches.
@@ -162,24 +162,24 @@ class ForeignReceivingLink(TakingLink):
             self.channels.commit_received(end, luwid, self._sequence, BatchAnswer(self, batch), now_us)
         except ManagerError as error:
             raise AmqpError(wire.BATCH_REFUSED, error.description) from error
-        self._asked += 1
+        self._uncommitted += 1
 
     def batch_durable(self, delivery_ids: list[int], payload: object, now_us: int) -> None:
         """The batch is kept here, whatever comes: say so."""
         if self.over:
             return
-        self._asked -= 1
+        self._uncommitted -= 1
         if isinstance(payload, ManagerError):
             self.refuse(payload, now_us)
             return
         self._batches += 1
         self._accept_all(delivery_ids)
-        self.tell(now_us)
+        self.report_moved(now_us)
         self.instance.event(ChannelEvent.BATCH_CONFIRMED, "", now_us)
         if self.refuses_now(now_us):
             return
         try:
-            if self._batch and self._asked == 0:
+            if self._batch and self._uncommitted == 0:
                 self._commit(now_us)
         except AmqpError as error:
             self.refuse(error, now_us)
@@ -204,7 +204,7 @@ class ForeignReceivingLink(TakingLink):
         return how_it_ended(self._finished, self.detach_error, lost)
 
     def unanswered(self) -> int:
-        return self._asked
+        return self._uncommitted
 
     def comes_again(self, message: ReceivedMessage) -> bool:
         return self._undelivered_id is not None or not message.fast
@@ -229,4 +229,4 @@ class ForeignReceivingLink(TakingLink):
             self.binding.touch()
 
     def _at_rest(self) -> bool:
-        return self._asked == 0 and not self._batch
+        return self._uncommitted == 0 and not self._batch

@@ -26,7 +26,7 @@ from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.rewrite import with_message_id
 from postroom.channel import wire
 from postroom.channel.foreign import refusal_of
-from postroom.channel.undelivered import Ladder, Step
+from postroom.channel.undelivered import Step, UndeliveredHandler
 from postroom.ledger.format.records import ArrivalFlag
 from postroom.manager.channels.channel import SendingEnd
 from postroom.manager.channels.undelivered import Action, ReceivedMessage
@@ -86,7 +86,7 @@ class Sent:
         self.stored: Final = stored
         """Its sections from the message annotations on, as the partner gets them."""
         self.flight: Final = flight
-        self.ladder: Ladder | None = None
+        self.undelivered_handler: UndeliveredHandler | None = None
         self.message: ReceivedMessage | None = None
         """Both once the partner has not taken it."""
         self.due_us = 0
@@ -258,19 +258,21 @@ class ForeignSendingLink(AgentLink):
             why = Undelivered(reason, self.address, "", description)
         else:
             why = Undelivered(reason, header.queue, header.queue_manager, description)
-        ladder = sent.ladder
-        if ladder is None:
-            ladder = sent.ladder = Ladder(self._definition, self._retry_exit)
+        undelivered_handler = sent.undelivered_handler
+        if undelivered_handler is None:
+            undelivered_handler = sent.undelivered_handler = UndeliveredHandler(
+                self._definition, self._retry_exit
+            )
             sent.message = message_of(sent.entry, sent.stored, sent.flight is self._outside, now_us)
-            step = ladder.begin(why, sent.message)
+            step = undelivered_handler.begin(why, sent.message)
         else:
-            step = ladder.next(why)
+            step = undelivered_handler.next(why)
         if step.complaint:
             log(logging.WARNING, "retry-exit-failed", channel=self.name, reason=step.complaint)
         if step.action is Action.WAIT:
             self._wait(sent, description, now_us + step.wait_ms * US_PER_MS, now_us)
         else:
-            self._give_up(sent, ladder, step, why, now_us)
+            self._give_up(sent, undelivered_handler, step, why, now_us)
 
     def _wait(self, sent: Sent, why: str, due_us: int, now_us: int) -> None:
         """Send it again then; nothing else meanwhile."""
@@ -281,7 +283,9 @@ class ForeignSendingLink(AgentLink):
         self._again.sort(key=_due_us)
         self._update_credit(now_us)
 
-    def _give_up(self, sent: Sent, ladder: Ladder, step: Step, why: Undelivered, now_us: int) -> None:
+    def _give_up(
+        self, sent: Sent, undelivered_handler: UndeliveredHandler, step: Step, why: Undelivered, now_us: int
+    ) -> None:
         """It goes the way of every message that a channel can't deliver."""
         end, message = self.end, sent.message
         if end is None or message is None:
@@ -295,7 +299,7 @@ class ForeignSendingLink(AgentLink):
             description=why.description,
         )
         try:
-            failure = give_up(self._channels, end, ladder, step, sent.entry, message, now_us)
+            failure = give_up(self._channels, end, undelivered_handler, step, sent.entry, message, now_us)
         except ManagerError as error:
             self.refuse(error, now_us)
             return
@@ -341,7 +345,7 @@ class ForeignSendingLink(AgentLink):
         """All of it that is still in the batch was accepted."""
         self._channels.confirm_batch(end, end.in_doubt[0], now_us)
         self._batches += 1
-        self.tell(now_us)
+        self.report_moved(now_us)
         self.instance.event(ChannelEvent.BATCH_CONFIRMED, "", now_us)
 
     # Time.
@@ -406,7 +410,7 @@ class ForeignSendingLink(AgentLink):
     def let_go(self, lost: bool, now_us: int) -> None:
         """What was accepted is forwarded, and what has left in no batch, unless the partner has closed the
         link without taking it; what else has no outcome goes back to its place."""
-        self.tell(now_us)
+        self.report_moved(now_us)
         end, self.end = self.end, None
         self._unsent.clear()
         self._again.clear()

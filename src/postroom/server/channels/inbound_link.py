@@ -1,6 +1,6 @@
 """A link by which messages come from a partner, and what is done with one that can't be put.
 
-Frames become messages; a message that can't be put goes up the ladder of `channel.undelivered`. While it
+Frames become messages; a message that can't be put goes through the steps of `channel.undelivered`. While it
 waits for another attempt the channel is paused: it takes nothing else, so that nothing is overtaken, and
 gives no credit. What was under way by then waits in memory.
 
@@ -17,7 +17,7 @@ from postroom.amqp.engine.events import TransferReceived
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from postroom.channel import wire
-from postroom.channel.undelivered import Ladder, Step
+from postroom.channel.undelivered import Step, UndeliveredHandler
 from postroom.manager.channels.channel import ReceivingEnd
 from postroom.manager.channels.undelivered import Action, ReceivedMessage
 from postroom.manager.kernel.errors import ManagerError
@@ -61,7 +61,7 @@ class TakingLink(AgentLink):
         """When the message that can't be put is put again; 0: there is none."""
         self.channels: Final = binding.broker.manager.channels
         definition = instance.definition
-        self._ladder: Final = Ladder(definition, load(definition.message_retry_exit))
+        self._undelivered_handler: Final = UndeliveredHandler(definition, load(definition.message_retry_exit))
         self._waiting: ReceivedMessage | None = None
         self._held: Final[deque[Arrival]] = deque()
         self._held_bytes = 0
@@ -169,22 +169,24 @@ class TakingLink(AgentLink):
     def undelivered(self, message: ReceivedMessage, failure: Undelivered, now_us: int) -> None:
         """It couldn't be put, the first time. Raises `AmqpError` where the batch must be backed out,
         `ManagerError`."""
-        self._climb(self._ladder.begin(failure, message), message, now_us)
+        self._climb(self._undelivered_handler.begin(failure, message), message, now_us)
 
     def _climb(self, step: Step, message: ReceivedMessage, now_us: int) -> None:
-        """Carry out the steps of the ladder until it is done with the message, or wants to wait."""
-        ladder, end = self._ladder, self.end
+        """Carry out its steps until the handler is done with the message, or wants to wait."""
+        undelivered_handler, end = self._undelivered_handler, self.end
         while step.action is not Action.DONE and end is not None:
             if step.complaint:
                 log(logging.WARNING, "retry-exit-failed", channel=self.name, reason=step.complaint)
-            failure = ladder.undelivered
+            failure = undelivered_handler.undelivered
             assert failure is not None
             if step.action is Action.WAIT:
                 self._wait(message, now_us + step.wait_ms * US_PER_MS, now_us)
                 return
             if step.action is Action.BACK_OUT:
                 raise backed_out(failure)
-            step = ladder.next(self.channels.put_undelivered(end, step.action, message, failure, now_us))
+            step = undelivered_handler.next(
+                self.channels.put_undelivered(end, step.action, message, failure, now_us)
+            )
         waited, self._waiting = self._waiting, None
         self.retry_due_us = 0
         if waited is not None:
@@ -206,7 +208,7 @@ class TakingLink(AgentLink):
         if message is None or end is None or now_us < self.retry_due_us:
             return
         try:
-            self._climb(self._ladder.next(self.put(end, message, now_us)), message, now_us)
+            self._climb(self._undelivered_handler.next(self.put(end, message, now_us)), message, now_us)
             while self._held and self._waiting is None and self.end is not None:
                 arrival = self._held.popleft()
                 self._held_bytes -= len(arrival.payload)
@@ -243,7 +245,7 @@ class TakingLink(AgentLink):
         return True
 
     def let_go(self, lost: bool, now_us: int) -> None:
-        self.tell(now_us)
+        self.report_moved(now_us)
         end, self.end = self.end, None
         if end is not None and not self.left:
             self._take_last(end, now_us)
@@ -269,24 +271,32 @@ class TakingLink(AgentLink):
         if waiting is None:
             return
         definition = replace(self.instance.definition, message_retry_count=0, message_retry_exit="")
-        ladder = Ladder(definition, None)
+        undelivered_handler = UndeliveredHandler(definition, None)
         try:
             if not self.comes_again(waiting):
-                self._put_last(end, ladder, waiting, now_us)
+                self._put_last(end, undelivered_handler, waiting, now_us)
             for arrival in self._held:
                 message = self.last_message(arrival)
                 if message is not None and message.fast:
-                    self._put_last(end, ladder, message, now_us)
+                    self._put_last(end, undelivered_handler, message, now_us)
         except (AmqpError, ManagerError) as error:
             log(logging.WARNING, "message-not-taken", channel=self.name, description=error.description)
 
-    def _put_last(self, end: ReceivingEnd, ladder: Ladder, message: ReceivedMessage, now_us: int) -> None:
+    def _put_last(
+        self,
+        end: ReceivingEnd,
+        undelivered_handler: UndeliveredHandler,
+        message: ReceivedMessage,
+        now_us: int,
+    ) -> None:
         failure = self.put(end, message, now_us)
-        step = Step(Action.DONE) if failure is None else ladder.begin(failure, message)
+        step = Step(Action.DONE) if failure is None else undelivered_handler.begin(failure, message)
         while step.action is not Action.DONE:
-            why = ladder.undelivered
+            why = undelivered_handler.undelivered
             assert why is not None
-            step = ladder.next(self.channels.put_undelivered(end, step.action, message, why, now_us))
+            step = undelivered_handler.next(
+                self.channels.put_undelivered(end, step.action, message, why, now_us)
+            )
 
 
 def backed_out(failure: Undelivered) -> AmqpError:

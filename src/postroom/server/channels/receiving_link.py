@@ -17,7 +17,7 @@ from postroom.amqp.frames.performatives import Attach, Source, Target
 from postroom.amqp.message.message_head import scan_head
 from postroom.channel import wire
 from postroom.channel.negotiation import Offer, Terms, negotiate, read_offer, receiving_offer
-from postroom.channel.receiving import ReceivingMachine
+from postroom.channel.receiving_machine import ReceivingMachine
 from postroom.channel.wire import (
     BATCH_END_FORMAT,
     CHANNEL_ADDRESS,
@@ -156,8 +156,8 @@ class ReceivingLink(TakingLink):
 
     def _message(self, arrival: Arrival) -> ReceivedMessage:
         """What has come. Raises `AmqpError` for what can't come so."""
-        said = read_tag(arrival.tag)
-        fast = said.kind == FAST
+        tag = read_tag(arrival.tag)
+        fast = tag.kind == FAST
         head = scan_head(arrival.payload)
         if fast and (self.terms is None or not self.terms.fast):
             raise AmqpError(NOT_ALLOWED, "a fast message on a channel that has agreed on normal speed")
@@ -167,7 +167,7 @@ class ReceivingLink(TakingLink):
             what = "fast messages are unsettled" if fast else "messages of a batch are settled"
             raise AmqpError(NOT_IMPLEMENTED, f"{what}: this one isn't")
         body = arrival.payload[head.bare_offset :]
-        return ReceivedMessage(head, body, int(said.sequence), int(said.serial), fast)
+        return ReceivedMessage(head, body, int(tag.sequence), int(tag.serial), fast)
 
     def placed(self, message: ReceivedMessage, now_us: int) -> None:
         if message.fast:
@@ -227,7 +227,7 @@ class ReceivingLink(TakingLink):
         if self.over or not self._durable:
             return
         self._accept_durable()
-        self.tell(now_us)
+        self.report_moved(now_us)
         self.instance.event(ChannelEvent.BATCH_CONFIRMED, "", now_us)
         if self.refuses_now(now_us):
             return

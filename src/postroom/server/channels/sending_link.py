@@ -4,7 +4,7 @@ Messages of batches leave settled, each behind a header that says what is left o
 a batch leaves unsettled, and the partner accepts it when the batch is durable there. Fast messages leave
 unsettled, too, and are accepted when they have been put. What they have to agree on
 before, and every byte, is in the reference ("Channel protocol"); when a batch ends is the business of
-`channel.sending`, what it holds that of the queue manager.
+`channel.sending_machine`, what it holds that of the queue manager.
 """
 
 from collections import deque
@@ -17,8 +17,8 @@ from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Rejected
 from postroom.amqp.frames.performatives import Attach, Source, Target
 from postroom.channel import wire
 from postroom.channel.negotiation import Offer, Terms, negotiate, read_offer, sending_offer
-from postroom.channel.sending import ASK, BEAT, FINISH, SendingMachine
-from postroom.channel.undelivered import Ladder
+from postroom.channel.sending_machine import BEAT, FINISH, REQUEST_CONFIRM, SendingMachine
+from postroom.channel.undelivered import UndeliveredHandler
 from postroom.channel.wire import (
     BATCH_END_FORMAT,
     CHANNEL_ADDRESS,
@@ -148,7 +148,7 @@ class SendingLink(AgentLink):
 
     def _go_on(self, now_us: int) -> None:
         """Send what waits, ask for what is whole, as far as both can be; then have more given."""
-        self.tell(now_us)
+        self.report_moved(now_us)
         self._flush(now_us)
         while self._step(now_us):
             self._flush(now_us)
@@ -247,10 +247,13 @@ class SendingLink(AgentLink):
         )
         why = mq.Undelivered(mq.Reason.MSG_TOO_BIG_FOR_CHANNEL, queue, queue_manager, what)
         message = message_of(delivery.entry, sections, end.fast, now_us)
-        ladder = Ladder(self.instance.definition, None)
+        undelivered_handler = UndeliveredHandler(self.instance.definition, None)
         try:
-            step = ladder.begin(why, message)
-            if give_up(self._channels, end, ladder, step, delivery.entry, message, now_us) is None:
+            step = undelivered_handler.begin(why, message)
+            if (
+                give_up(self._channels, end, undelivered_handler, step, delivery.entry, message, now_us)
+                is None
+            ):
                 return True
             self.refuse(AmqpError(LINK_MESSAGE_SIZE_EXCEEDED, what), now_us)
         except ManagerError as error:
@@ -266,8 +269,8 @@ class SendingLink(AgentLink):
             return False
         empty = not machine.full and self._channels.is_empty(end)
         step = machine.step(self._ahead(), empty, now_us)
-        if step == ASK and self.link.credit > 0:
-            self._ask(machine, end, now_us)
+        if step == REQUEST_CONFIRM and self.link.credit > 0:
+            self._request_confirm(machine, end, now_us)
         elif step == BEAT and self.link.credit > 0:
             machine.beat()
             self.link.send(HEARTBEAT, TAG.pack(CONTROL, machine.sequence, 0), False, HEARTBEAT_FORMAT)
@@ -278,16 +281,16 @@ class SendingLink(AgentLink):
         self.binding.touch()
         return True
 
-    def _ask(self, machine: SendingMachine, end: SendingEnd, now_us: int) -> None:
+    def _request_confirm(self, machine: SendingMachine, end: SendingEnd, now_us: int) -> None:
         batch = self._channels.end_batch(end, machine.sequence, now_us)
         if len(batch.entries) != machine.count:
             raise AssertionError(
                 f"batch of {machine.count} messages, the queue manager's {len(batch.entries)}"
             )
-        asked = BatchEnd(batch.luwid, machine.sequence, machine.count)
+        batch_end = BatchEnd(batch.luwid, machine.sequence, machine.count)
         tag = TAG.pack(CONTROL, machine.sequence, machine.count)
-        self.link.send(asked.encode(), tag, False, BATCH_END_FORMAT, None, batch)
-        machine.asked()
+        self.link.send(batch_end.encode(), tag, False, BATCH_END_FORMAT, None, batch)
+        machine.confirm_requested()
 
     def disposed(
         self, deliveries: list[WireDelivery], state: DeliveryState | None, settled: bool, now_us: int
@@ -360,7 +363,7 @@ class SendingLink(AgentLink):
             int(machine.count),
             int(machine.sequence),
             b"" if batch is None else batch.luwid,
-            machine.asked_count > 0,
+            machine.in_doubt_count > 0,
             int(machine.outside),
         )
 
@@ -378,7 +381,7 @@ class SendingLink(AgentLink):
     def let_go(self, lost: bool, now_us: int) -> None:
         """What the partner hasn't taken goes back. Of fast messages only the partner's own end of the link
         tells that: else those that have left are forwarded, whatever has become of them."""
-        self.tell(now_us)
+        self.report_moved(now_us)
         end, self.end = self.end, None
         self._unsent.clear()
         if end is None:

@@ -48,8 +48,8 @@ class Owner(Protocol):
     def run_over(self, instance: ChannelInstance) -> None:
         """The run has ended: let its link and connection go."""
 
-    def rests(self, channel: "Supervised", look: bool) -> None:
-        """It is INACTIVE: trigger it when something lands on its queue, or (``look``) has landed already."""
+    def rests(self, channel: "Supervised", has_work: bool) -> None:
+        """It is INACTIVE: trigger it when something lands on its queue, or has already."""
 
     def rests_no_more(self, channel: "Supervised") -> None:
         """Nothing triggers it any more."""
@@ -82,7 +82,7 @@ class Supervised:
         """What the links of earlier runs have done, since this broker runs."""
         self.last_partner = ""
         self.last_address = ""
-        self._asked = ChannelState.STOPPED
+        self._stop_status = ChannelState.STOPPED
         """The STATUS of the command to stop that it is under."""
         self._owner: Final = owner
         self._refill_retries()
@@ -131,7 +131,7 @@ class Supervised:
 
     def stop(self, mode: StopMode, to_inactive: bool, now_us: int) -> None:
         """STOP CHANNEL; ``to_inactive`` is its STATUS(INACTIVE)."""
-        self._asked = ChannelState.INACTIVE if to_inactive else ChannelState.STOPPED
+        self._stop_status = ChannelState.INACTIVE if to_inactive else ChannelState.STOPPED
         stopping = self.state == ChannelState.STOPPING
         self.happened(STOP_EVENTS[mode], "stopped by a command", now_us)
         if stopping and self.state == ChannelState.STOPPING:
@@ -141,7 +141,7 @@ class Supervised:
 
     def happened(self, event: ChannelEvent, why: str, now_us: int) -> Verdict:
         """Do what the table says."""
-        found = cell(event, self.role, self.state, self._asked)
+        found = cell(event, self.role, self.state, self._stop_status)
         if found.verdict == Verdict.IMPOSSIBLE:
             what = f"channel {self.name!r}: {event.name} can't come in state {self.state.name}"
             raise AssertionError(what)
@@ -246,7 +246,7 @@ class Supervised:
 
     def _save(self, now_us: int) -> None:
         status: dict[str, object] = {"state": self.state.name.lower(), "reason": self.reason}
-        if self.state == ChannelState.STOPPING and self._asked == ChannelState.INACTIVE:
+        if self.state == ChannelState.STOPPING and self._stop_status == ChannelState.INACTIVE:
             status = {}
         if self.state == ChannelState.RETRYING:
             status.update(short_left=self.short_left, long_left=self.long_left, due_us=self.retry_us)

@@ -207,9 +207,9 @@ class Channels:
     def run_over(self, instance: ChannelInstance) -> None:
         self._over.append(instance)
 
-    def rests(self, channel: Supervised, look: bool) -> None:
+    def rests(self, channel: Supervised, has_work: bool) -> None:
         if channel.role == Role.CALLER and channel.definition.triggered:
-            self._resting.append((channel, look))
+            self._resting.append((channel, has_work))
 
     def rests_no_more(self, channel: Supervised) -> None:
         name = channel.definition.transmission_queue
@@ -259,14 +259,14 @@ class Channels:
     def _arm(self, now_us: int) -> None:
         resting = self._resting[:]
         self._resting.clear()
-        for channel, look in resting:
+        for channel, has_work in resting:
             if channel.state != ChannelState.INACTIVE or self._known.get(channel.name) is not channel:
                 continue
             name = channel.definition.transmission_queue
             if name:
                 self._armed.setdefault(name, {})[channel] = None
                 triggering.arm(self._manager.core, name)
-            if look and (channel.channel.batches or self._has_work(name)):
+            if has_work and (channel.channel.batches or self._has_work(name)):
                 channel.happened(ChannelEvent.TRIGGER, "triggered", now_us)
 
     def _has_work(self, name: str) -> bool:

@@ -1,7 +1,7 @@
 """Messages that a sending link can't send, or whose partner doesn't take them, end at this queue manager."""
 
 from postroom.amqp.message.message_head import scan_head
-from postroom.channel.undelivered import Ladder, Step
+from postroom.channel.undelivered import Step, UndeliveredHandler
 from postroom.ledger.format.records import ArrivalFlag
 from postroom.manager.channels.channel import SendingEnd
 from postroom.manager.channels.undelivered import Action, ReceivedMessage
@@ -24,18 +24,20 @@ def message_of(entry: Entry, sections: bytes, fast: bool, now_us: int) -> Receiv
 def give_up(
     channels: ChannelService,
     end: SendingEnd,
-    ladder: Ladder,
+    undelivered_handler: UndeliveredHandler,
     step: Step,
     entry: Entry,
     message: ReceivedMessage,
     now_us: int,
 ) -> Undelivered | None:
-    """Carry out ``step`` of the ladder, and those that follow, until the message has its end; None. Else why
+    """Carry out ``step`` of the handler, and those that follow, until the message has its end; None. Else why
     nothing takes it: it stays in its batch. Raises `ManagerError`."""
     while step.action is not Action.DONE:
-        why = ladder.undelivered
+        why = undelivered_handler.undelivered
         assert why is not None
         if step.action is Action.BACK_OUT:
             return why
-        step = ladder.next(channels.refuse_sending(end, step.action, entry, message, why, now_us))
+        step = undelivered_handler.next(
+            channels.refuse_sending(end, step.action, entry, message, why, now_us)
+        )
     return None

@@ -57,21 +57,21 @@ def _load(config: "Config", handler: DeadLetterHandlerConfig) -> Loaded:
     table, findings = check_table(text)
     for each in findings:
         level = logging.ERROR if each.is_error else logging.WARNING
-        log(level, "dead-letter-rules", what=each.told(file))
+        log(level, "dead-letter-rules", what=each.formatted(file))
     if table is None:
-        errors = [each.told(file) for each in findings if each.is_error]
+        errors = [each.formatted(file) for each in findings if each.is_error]
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         return _refused(file, handler.queue, errors[0] + more)
     manager = table.control.input_queue_manager
     if manager and manager != config.container_id:
-        told = (
+        message = (
             f"{file}: its rules are for queue manager {manager!r} (INPUTQM), this is {config.container_id!r}"
         )
-        return _refused(file, handler.queue, told)
+        return _refused(file, handler.queue, message)
     queue = handler.queue or table.control.input_queue or config.queue_manager.dead_letter_queue
     if not queue:
-        told = "no queue is named: set queue, INPUTQ, or dead_letter_queue in [queue_manager]"
-        return _refused(file, "", f"{file}: {told}")
+        message = "no queue is named: set queue, INPUTQ, or dead_letter_queue in [queue_manager]"
+        return _refused(file, "", f"{file}: {message}")
     return Loaded(file, queue, table)
 
 

@@ -151,8 +151,8 @@ def _grant_outgoing(binding: "ConnectionBinding", link: SenderLink, attach: Atta
     binding.broker.dynamic.check_consumer(address, binding.container_id)
     if not topic:
         filters.leave_out_no_local()
-    said = address if dynamic else source.address or ""  # as it was asked for, its queue manager included
-    granted = granted_source(source, said, timeout_s, filters, topic)
+    given = address if dynamic else source.address or ""  # as it was asked for, its queue manager included
+    granted = granted_source(source, given, timeout_s, filters, topic)
     bound = OutgoingLink(binding, link, is_copy(source) and not topic, address)
     bound.dynamic = dynamic
     manager = binding.broker.manager
@@ -211,14 +211,14 @@ def _source_of(queue: Queue) -> Source:
         filters.granted[Symbol("jms-selector")] = Described(SELECTOR_DESCRIPTOR, known.selector)
     if known.no_local:
         filters.granted[Symbol("no-local")] = Described(NO_LOCAL_DESCRIPTOR, [])
-    asked = Source(
+    requested = Source(
         durable=DURABILITY_CONFIGURATION,
         expiry_policy=EXPIRY_NEVER,
         capabilities=["topic"]
         + ([SHARED_CAPABILITY] if known.shared else [])
         + ([GLOBAL_CAPABILITY] if known.shared and not known.client else []),
     )
-    return granted_source(asked, known.topic, 0, filters, True)
+    return granted_source(requested, known.topic, 0, filters, True)
 
 
 def _resume_outgoing(
@@ -254,8 +254,8 @@ def _grant_incoming(binding: "ConnectionBinding", link: ReceiverLink, attach: At
     node = _dynamic_node(binding, target, now_us) if target.dynamic else _target_node(binding, target, now_us)
     bound = IncomingLink(binding, link, node, attach)
     bound.dynamic = node.name if target.dynamic else ""
-    said = node.name if target.dynamic else target.address  # as it was asked for, its queue manager included
-    return Grant(bound, attach.source, _target_of(binding, attach, said, isinstance(node, Topic)))
+    given = node.name if target.dynamic else target.address  # as it was asked for, its queue manager included
+    return Grant(bound, attach.source, _target_of(binding, attach, given, isinstance(node, Topic)))
 
 
 def _leads_elsewhere(binding: "ConnectionBinding", target: Target) -> bool:
@@ -276,8 +276,8 @@ def _grant_remote(binding: "ConnectionBinding", link: ReceiverLink, attach: Atta
 def _target_of(
     binding: "ConnectionBinding", attach: Attach, address: str | None, topic: bool = False
 ) -> Target:
-    asked = attach.target if isinstance(attach.target, Target) else Target(address=address)
-    return granted_target(asked, address, binding.broker.config.limits.suspended_timeout_s, topic)
+    requested = attach.target if isinstance(attach.target, Target) else Target(address=address)
+    return granted_target(requested, address, binding.broker.config.limits.suspended_timeout_s, topic)
 
 
 def _target_node(binding: "ConnectionBinding", target: Target, now_us: int) -> Destination:
@@ -302,9 +302,9 @@ def _names_topic(
     binding: "ConnectionBinding", address: str, capabilities: list[str], by_default: bool
 ) -> bool:
     """Whether an address is a topic's: its capabilities say so, or without any the one that is there."""
-    said = means_topic(capabilities)
-    if said is not None:
-        return said
+    of_capabilities = means_topic(capabilities)
+    if of_capabilities is not None:
+        return of_capabilities
     manager = binding.broker.manager
     return address in manager.topics or (by_default and address not in manager.queues)
 

@@ -260,7 +260,7 @@ class ConnectionBinding:
         ``discharger`` hears (`BoundLink.unblocked`) when nothing does any more."""
         sending = [each for each in self.acquired.get(transaction, {}) if each.link.pieces_waiting > 0]
         for outgoing in sending:
-            outgoing.tell_when_sent(discharger)
+            outgoing.notify_when_sent(discharger)
         return bool(sending)
 
     def forget_link(self, link: Link) -> None:

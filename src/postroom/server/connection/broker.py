@@ -42,7 +42,7 @@ from postroom.server.links.flow_control import Pacing
 from postroom.server.links.incoming_link import IncomingLink
 from postroom.server.logs import log
 from postroom.server.management import Management
-from postroom.server.management.ledger_queries import Look
+from postroom.server.management.ledger_queries import LedgerQuery
 
 PROVISIONAL_BYTES: Final = 1 << 20
 """Work of open transactions that is collected in memory before it is written without anybody waiting."""
@@ -141,7 +141,7 @@ class Broker:
         """Bodies to be read; answer each with `fetched`."""
         self.id_reads: Final[list[IdRead]] = []
         """Ids to be read; answer each with `ids_read`."""
-        self.looks: Final[list[Look]] = []
+        self.ledger_queries: Final[list[LedgerQuery]] = []
         """Looks into the ledger's history; have each run in the thread for them, and answer it."""
         self.logins: Final[list[Login]] = []
         self.wanted: Final[list[Outward]] = []

@@ -23,7 +23,7 @@ class DiscardLog:
     """What was told of late, and what is to be told."""
 
     def __init__(self) -> None:
-        self._told: dict[str, Discarded] = {}
+        self._logged: dict[str, Discarded] = {}
         """Queues that had a line in this interval, with what was discarded since then."""
         self._until_us = 0
         """The end of the interval; 0 there is none."""
@@ -32,37 +32,37 @@ class DiscardLog:
         """A turn has discarded these messages."""
         for each in discarded.values():
             queue = each.queue
-            if queue not in self._told and len(self._told) >= MAX_QUEUES:
+            if queue not in self._logged and len(self._logged) >= MAX_QUEUES:
                 queue = OTHERS
-            waiting = self._told.get(queue)
+            waiting = self._logged.get(queue)
             if waiting is None:
-                self._told[queue] = Discarded(queue)
-                _tell(queue, int(each.count), each.reason)
+                self._logged[queue] = Discarded(queue)
+                _log(queue, int(each.count), each.reason)
             else:
                 waiting.count += each.count
                 waiting.reason = each.reason
-        if self._until_us == 0 and self._told:
+        if self._until_us == 0 and self._logged:
             self._until_us = now_us + INTERVAL_US
 
     def on_time(self, now_us: int) -> None:
         """At the interval's end, what has not been told; what goes on begins another one."""
         if not 0 < self._until_us <= now_us:
             return
-        going_on = self._tell_waiting()
-        self._told = {queue: Discarded(queue) for queue in going_on}
+        going_on = self._log_waiting()
+        self._logged = {queue: Discarded(queue) for queue in going_on}
         self._until_us = now_us + INTERVAL_US if going_on else 0
 
-    def tell_all(self) -> None:
+    def log_all(self) -> None:
         """The broker stops: what has not been told is told now."""
-        self._tell_waiting()
-        self._told = {}
+        self._log_waiting()
+        self._logged = {}
         self._until_us = 0
 
-    def _tell_waiting(self) -> list[str]:
+    def _log_waiting(self) -> list[str]:
         """Tell what has not been told; of which queues that was."""
-        waiting = [each for each in self._told.values() if each.count]
+        waiting = [each for each in self._logged.values() if each.count]
         for each in waiting:
-            _tell(each.queue, int(each.count), each.reason)
+            _log(each.queue, int(each.count), each.reason)
         return [each.queue for each in waiting]
 
     def next_deadline_us(self) -> int:
@@ -70,5 +70,5 @@ class DiscardLog:
         return self._until_us
 
 
-def _tell(queue: str, count: int, reason: str) -> None:
+def _log(queue: str, count: int, reason: str) -> None:
     log(logging.WARNING, "messages-discarded", queue=queue, count=count, reason=reason, cure=_CURE)

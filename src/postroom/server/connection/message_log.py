@@ -42,7 +42,7 @@ def is_wanted(broker: Broker) -> bool:
     )
 
 
-def told(sections: bytes, longest: int) -> str:
+def content_of(sections: bytes, longest: int) -> str:
     """What a message says: its application properties and body as JSON, cut to ``longest`` characters."""
     try:
         message = decode_message(sections)
@@ -50,8 +50,8 @@ def told(sections: bytes, longest: int) -> str:
         return error.description
     body = message.body
     value = body.joined().decode("utf-8", "replace") if isinstance(body, Data) else body
-    said = {"properties": message.application_properties or {}, "body": value}
-    text = json.dumps(said, default=str, ensure_ascii=False)
+    content = {"properties": message.application_properties or {}, "body": value}
+    text = json.dumps(content, default=str, ensure_ascii=False)
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
@@ -137,20 +137,20 @@ class MessageLogWriter:
         """Tell the rest, and end."""
         self._stopping.set()
         self._thread.join()
-        self.look()
+        self.poll()
 
     def _run(self) -> None:
         while not self._stopping.wait(self._interval_s):
-            self.look()
+            self.poll()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Tell of what is new. What goes wrong is logged, and tried again at the next look."""
         try:
-            self._look()
+            self._write_new()
         except (LedgerError, OSError) as error:
             log(logging.ERROR, "message-log-failed", reason=str(error))
 
-    def _look(self) -> None:
+    def _write_new(self) -> None:
         if not self._is_wanted():
             self._position = self._durable_through()
             self._file.forget_position()
@@ -167,7 +167,7 @@ class MessageLogWriter:
         (body,) = self._read_bodies([place])
         if isinstance(body, LedgerCorrupt):
             return str(body)
-        return told(body, self._max_content_chars) if body else ""  # b"": it has ended, and is gone
+        return content_of(body, self._max_content_chars) if body else ""  # b"": it has ended, and is gone
 
     def _stand_at(self, position: int) -> None:
         if position != self._position:

@@ -6,5 +6,5 @@ need ``bodies``, too.
 
 - `tokens`: the file of tokens, and rights; `bounds`: how much anyone may ask for
 - `shelf`: the ledger's files and the records of its journal; `metrics`: what is counted
-- `application`: requests and answers; `serving`: the thread
+- `application`: requests and answers; `http_server`: the thread
 """

@@ -29,15 +29,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.ledger.errors import LedgerError
-from postroom.ledger.reading.message_image import MAX_ASKED
+from postroom.ledger.reading.message_image import MAX_SERIALS
 from postroom.ledger.storage.disk import Bytes
 from postroom.server.clock import wall_us
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.bounds import Pace
 from postroom.server.http.errors import Refusal
+from postroom.server.http.ledger_view import LedgerView, ShownFile
 from postroom.server.http.metrics import HttpCounters
 from postroom.server.http.ranges import ByteRange, RangeNotSatisfiable, parse_range
-from postroom.server.http.shelf import Shelf, ShownFile
 from postroom.server.http.tokens import Right, Token, Tokens
 from postroom.server.logs import LOGGER_NAME, log
 
@@ -61,10 +61,12 @@ T = TypeVar("T")
 class Application:
     """What is served, of one broker."""
 
-    def __init__(self, config: HttpConfig, tokens: Tokens, shelf: Shelf, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, config: HttpConfig, tokens: Tokens, ledger_view: LedgerView, registry: CollectorRegistry
+    ) -> None:
         self._config: Final = config
         self._tokens: Final = tokens
-        self._shelf: Final = shelf
+        self._ledger_view: Final = ledger_view
         self._registry: Final = registry
         self._counters: Final = HttpCounters(registry)
         self._pace: Final = Pace(config.max_requests_per_s)
@@ -127,12 +129,12 @@ class Application:
         if self._in_work > self._config.max_requests:
             what = f"{self._config.max_requests} requests are in work, as many as max_requests allows"
             return Refusal(429, "too-many-requests", what, {"retry-after": "1"})
-        said = {name: value for name, value in scope["headers"] if value != b"0"}
-        asks = scope["path"] == MESSAGES_PATH and scope["method"] == "POST"
-        if b"transfer-encoding" in said or (b"content-length" in said and not asks):
+        headers = {name: value for name, value in scope["headers"] if value != b"0"}
+        is_post = scope["path"] == MESSAGES_PATH and scope["method"] == "POST"
+        if b"transfer-encoding" in headers or (b"content-length" in headers and not is_post):
             return Refusal(413, "no-body", "a request has no body here", {"connection": "close"})
-        if asks and not _is_size(said.get(b"content-length", b"")):
-            what = f"the body is 1 to {MAX_ASKED} serials, of {SERIAL_BYTES} bytes each"
+        if is_post and not _is_size(headers.get(b"content-length", b"")):
+            what = f"the body is 1 to {MAX_SERIALS} serials, of {SERIAL_BYTES} bytes each"
             return Refusal(413, "bad-size", what, {"connection": "close"})
         return None
 
@@ -143,7 +145,7 @@ class Application:
         return path if path in self._paths else "other"
 
     def _admit(self, request: Request, right: Right) -> Token:
-        """The caller's token. Raises `Refusal` unless he may, and hasn't asked too often."""
+        """The caller's token. Raises `Refusal` unless it may be used, and hasn't been too often."""
         presented = _bearer(request.headers.get("authorization", ""))
         token = self._tokens.find(presented, wall_us()) if presented else None
         self._keep_pace(token, request)
@@ -174,7 +176,7 @@ class Application:
 
     async def _ledger(self, request: Request) -> Response:
         self._admit(request, Right.LEDGER)
-        shown = await self._in(self._looking, self._shelf.look)
+        shown = await self._in(self._looking, self._ledger_view.current)
         return JSONResponse(shown.as_json(), headers=NOT_STORED)
 
     async def _records(self, request: Request) -> Response:
@@ -183,7 +185,7 @@ class Application:
         if last < first:
             raise Refusal(400, "bad-range", f"last={last} is before first={first}")
         bound = self._config.max_records_bytes
-        end, parts = await self._in(self._looking, lambda: self._shelf.records(first, last, bound))
+        end, parts = await self._in(self._looking, lambda: self._ledger_view.records(first, last, bound))
         headers = {
             "content-length": str(sum(map(len, parts))),
             "postroom-first": str(first),
@@ -202,23 +204,25 @@ class Application:
             what = f"the body hasn't come within {self._config.request_timeout_ms} ms"
             raise Refusal(408, "too-slow", what, {"connection": "close"}) from None
         bound = self._config.max_messages_bytes
-        parts = await self._in(self._fetching, lambda: self._shelf.messages(serials, with_bodies, bound))
+        parts = await self._in(
+            self._fetching, lambda: self._ledger_view.messages(serials, with_bodies, bound)
+        )
         headers = {"content-length": str(sum(memoryview(part).nbytes for part in parts)), **NOT_STORED}
         return StreamingResponse(_pieces(parts), media_type=MESSAGES_TYPE, headers=headers)
 
     async def _file(self, request: Request) -> Response:
         self._admit(request, Right.LEDGER)
-        file = await self._in(self._reading, partial(self._shelf.open, request.path_params["name"]))
+        file = await self._in(self._reading, partial(self._ledger_view.open, request.path_params["name"]))
         request.scope[OPEN_FILE] = file
         return self._file_answer(file, request)
 
     def _file_answer(self, file: ShownFile, request: Request) -> Response:
         headers = {"accept-ranges": "bytes", "etag": file.tag, "cache-control": "private, immutable"}
-        asked = request.headers.get("range")
+        range_header = request.headers.get("range")
         if request.headers.get("if-range", file.tag) != file.tag:
-            asked = None
+            range_header = None
         try:
-            part = parse_range(asked, file.size_bytes)
+            part = parse_range(range_header, file.size_bytes)
         except RangeNotSatisfiable as error:
             size = {"content-range": f"bytes */{file.size_bytes}"}
             raise Refusal(416, "range-not-satisfiable", str(error), size) from None
@@ -314,7 +318,7 @@ def _is_size(content_length: bytes) -> bool:
     if not content_length.isdigit() or len(content_length) > MAX_POSITION_DIGITS:
         return False
     size = int(content_length)
-    return 0 < size <= MAX_ASKED * SERIAL_BYTES and size % SERIAL_BYTES == 0
+    return 0 < size <= MAX_SERIALS * SERIAL_BYTES and size % SERIAL_BYTES == 0
 
 
 def _position(request: Request, name: str) -> int:

@@ -72,13 +72,13 @@ class BrokerCollector(Collector):
 
     def _info(self) -> Metric:
         info = InfoMetricFamily("postroom", "The broker")
-        said = {
+        labels = {
             "version": __version__,
             "build": "compiled" if compiled() else "interpreted",
             "container_id": self._broker.config.container_id,
             "ledger_id": str(self._ledger.ledger_id),
         }
-        info.add_metric([], said)
+        info.add_metric([], labels)
         return info
 
     def _connections(self) -> Iterator[Metric]:
@@ -148,8 +148,8 @@ _OUTCOMES: Final = tuple(each.name.lower() for each in Outcome if each > Outcome
 
 
 def _queue_families(queues: Iterable[Queue]) -> Iterator[Metric]:
-    told = sorted(queues, key=lambda queue: queue.name)
-    untold = len(told) - MAX_QUEUES
+    shown = sorted(queues, key=lambda queue: queue.name)
+    hidden = len(shown) - MAX_QUEUES
     messages = GaugeMetricFamily(
         "postroom_queue_messages", "Held: current, or pending by why", labels=["queue", "state"]
     )
@@ -162,7 +162,7 @@ def _queue_families(queues: Iterable[Queue]) -> Iterator[Metric]:
         key: CounterMetricFamily(f"postroom_queue_{name}", "Since the start or a reset", labels=["queue"])
         for key, name in _COUNTED.items()
     }
-    for queue in told[:MAX_QUEUES]:
+    for queue in shown[:MAX_QUEUES]:
         statistics = queue.statistics
         for state, (count, bytes_held) in statistics.slots().items():
             messages.add_metric([queue.name, state], count)
@@ -174,4 +174,4 @@ def _queue_families(queues: Iterable[Queue]) -> Iterator[Metric]:
         for outcome in _OUTCOMES:
             ended.add_metric([queue.name, outcome], snapshot[f"messages_{outcome}"])
     yield from (messages, size, consumers, ended, *counted.values())
-    yield GaugeMetricFamily("postroom_queues_untold", "Queues beyond the bound", value=max(0, untold))
+    yield GaugeMetricFamily("postroom_queues_untold", "Queues beyond the bound", value=max(0, hidden))

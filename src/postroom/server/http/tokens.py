@@ -130,7 +130,7 @@ class Tokens:
 
     def find(self, presented: str, now_us: int) -> Token | None:
         """The token that these characters are; None if they are none that is in force."""
-        self._look()
+        self._reload()
         id, dot, secret = presented.partition(".")
         token = self._by_id.get(id)
         if token is None or not dot or len(presented) > MAX_TOKEN_CHARS:
@@ -138,7 +138,7 @@ class Tokens:
         matches = hmac.compare_digest(digest_of(secret), token.secret_sha256)
         return token if matches and token.in_force(now_us) else None
 
-    def _look(self) -> None:
+    def _reload(self) -> None:
         seen = None
         with contextlib.suppress(OSError):
             stat = self._file.stat()

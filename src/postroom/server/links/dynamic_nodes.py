@@ -125,7 +125,7 @@ class DynamicNodes:
                 else:
                     manager.delete_queue(name, False, False, now_us)
             except ManagerError:
-                return  # someone holds what may not be decided for him: looked at again
+                return  # a holder has what may not be decided for it: checked again
         del self._policies[name]
         self._owners.pop(name, None)
         self._orphans.discard(name)

@@ -39,7 +39,7 @@ from postroom.manager.queues.queue import Subscription
 from postroom.model.message import MessageHead
 from postroom.server.configuration.config import is_reserved
 from postroom.server.links.bound_link import BoundLink
-from postroom.server.links.incoming_message import Arriving, Unroutable, says_topic
+from postroom.server.links.incoming_message import Arriving, Unroutable, is_to_topic
 from postroom.server.links.terminus import may_reject, send_timeout_ms
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class IncomingLink(BoundLink):
         queue = manager.queues.get(address) or manager.topics.get(address)
         if address == UNDELIVERED:
             queue = None
-        if queue is None and says_topic(payload, head) and not is_reserved(address):
+        if queue is None and is_to_topic(payload, head) and not is_reserved(address):
             queue = manager.topic_for_attach(address, now_us)
         if queue is None and manager.names.is_remote(address):
             return self._elsewhere(address)
@@ -414,21 +414,21 @@ class IncomingLink(BoundLink):
     ) -> None:
         """Refused before it came to the queue manager; answered in its turn, after those before it."""
         info = error.info if isinstance(error, AmqpError) else None
-        said = Error(error.condition, error.description, info)
+        error_of_link = Error(error.condition, error.description, info)
         ends_link = isinstance(error, Unroutable) and (token == PRESETTLED or not self._may_reject)
         # Where its queue has been deleted, the link is detached before an answer.
         is_deleted = self.queue is not None and self.queue.deleted
         if token == PRESETTLED:
             super().rejected(token, error.condition, error.description)
-            self._tell_ledger(size_bytes, error, now_us)
+            self._record_refusal(size_bytes, error, now_us)
         if transaction is not None and (token == PRESETTLED or ends_link or is_deleted):
             self._spoil(transaction, error.condition, error.description, now_us)
         if ends_link:
-            self._broker.after_durable(self.binding, lambda _: self._detach(said))
+            self._broker.after_durable(self.binding, lambda _: self._detach(error_of_link))
         elif token != PRESETTLED:
-            self._broker.after_durable(self.binding, lambda _: self._reject(token, said))
+            self._broker.after_durable(self.binding, lambda _: self._reject(token, error_of_link))
 
-    def _tell_ledger(self, size_bytes: int, error: AmqpError | ManagerError, now_us: int) -> None:
+    def _record_refusal(self, size_bytes: int, error: AmqpError | ManagerError, now_us: int) -> None:
         producer = self._producer
         if producer is not None:
             address = error.address if isinstance(error, Unroutable) else self.address

@@ -19,7 +19,7 @@ OLDER_DESTINATION_TYPE: Final = "x-opt-to-type"
 """Message annotations by which JMS clients tell what kind of destination `to` is."""
 
 
-def says_topic(payload: bytes, head: MessageHead) -> bool:
+def is_to_topic(payload: bytes, head: MessageHead) -> bool:
     """Whether the annotations of a message say that its ``to`` is a topic, as JMS clients write them."""
     if head.annotations_start == head.annotations_end:
         return False

@@ -290,10 +290,10 @@ class OutgoingLink(BoundLink):
             self.link.txn_id = None
             self.update_credit(now_us)
 
-    def tell_when_sent(self, discharger: BoundLink) -> None:
+    def notify_when_sent(self, discharger: BoundLink) -> None:
         """``discharger`` hears (`unblocked`) when nothing waits to be sent; until then nothing follows."""
         self._when_sent.append(discharger)
-        self.link.tells_when_sent = True
+        self.link.notifies_when_sent = True
         self.update_credit(self._manager.core.now_us)
 
     def acquisition_decided(self, deliveries: list[WireDelivery], committed: bool) -> None:

@@ -15,9 +15,13 @@ def write_response(request: Message, status: dict[str, object], body: object) ->
 
     It repeats the request's correlation id, or its message id where it has none.
     """
-    asked = request.properties or Properties()
-    correlation_id = asked.correlation_id if asked.correlation_id is not None else asked.message_id
-    properties = Properties(to=asked.reply_to, correlation_id=correlation_id)
+    request_properties = request.properties or Properties()
+    correlation_id = (
+        request_properties.correlation_id
+        if request_properties.correlation_id is not None
+        else request_properties.message_id
+    )
+    properties = Properties(to=request_properties.reply_to, correlation_id=correlation_id)
     numbered = {key: Int(value) if type(value) is int else value for key, value in status.items()}
     return Message(properties=properties, application_properties=numbered, body=Value(body)).encode()
 

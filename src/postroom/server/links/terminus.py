@@ -66,39 +66,39 @@ class Filters:
 
 
 def granted_source(
-    asked: Source, address: str, max_timeout_s: int, filters: Filters, topic: bool = False
+    requested: Source, address: str, max_timeout_s: int, filters: Filters, topic: bool = False
 ) -> Source:
     """The source as it will be served.
 
     Unsettled state never outlives a restart of the broker: durability is none, or, of a durable subscription,
     configuration. The filters that are applied are echoed, and the time-out is bounded.
     """
-    durable = topic and asked.durable != DURABILITY_NONE and asked.expiry_policy == EXPIRY_NEVER
+    durable = topic and requested.durable != DURABILITY_NONE and requested.expiry_policy == EXPIRY_NEVER
     return Source(
         address=address,
         durable=DURABILITY_CONFIGURATION if durable else DURABILITY_NONE,
-        expiry_policy=_policy(asked.expiry_policy),
-        timeout=min(asked.timeout, max_timeout_s),
-        dynamic=asked.dynamic,
-        dynamic_node_properties=asked.dynamic_node_properties if asked.dynamic else None,
-        distribution_mode=DISTRIBUTION_COPY if is_copy(asked) else DISTRIBUTION_MOVE,
+        expiry_policy=_policy(requested.expiry_policy),
+        timeout=min(requested.timeout, max_timeout_s),
+        dynamic=requested.dynamic,
+        dynamic_node_properties=requested.dynamic_node_properties if requested.dynamic else None,
+        distribution_mode=DISTRIBUTION_COPY if is_copy(requested) else DISTRIBUTION_MOVE,
         filter=filters.granted or None,
-        default_outcome=default_outcome(asked),
+        default_outcome=default_outcome(requested),
         outcomes=OUTCOMES,
-        capabilities=_granted_capabilities(asked.capabilities, topic),
+        capabilities=_granted_capabilities(requested.capabilities, topic),
     )
 
 
-def granted_target(asked: Target, address: str | None, max_timeout_s: int, topic: bool = False) -> Target:
+def granted_target(requested: Target, address: str | None, max_timeout_s: int, topic: bool = False) -> Target:
     """The target as it will be served; see `granted_source`."""
     return Target(
         address=address,
         durable=DURABILITY_NONE,
-        expiry_policy=_policy(asked.expiry_policy),
-        timeout=min(asked.timeout, max_timeout_s),
-        dynamic=asked.dynamic,
-        dynamic_node_properties=asked.dynamic_node_properties if asked.dynamic else None,
-        capabilities=_granted_capabilities(asked.capabilities, topic),
+        expiry_policy=_policy(requested.expiry_policy),
+        timeout=min(requested.timeout, max_timeout_s),
+        dynamic=requested.dynamic,
+        dynamic_node_properties=requested.dynamic_node_properties if requested.dynamic else None,
+        capabilities=_granted_capabilities(requested.capabilities, topic),
     )
 
 
@@ -170,17 +170,17 @@ def means_topic(capabilities: list[str]) -> bool | None:
     return topic if topic or queue else None
 
 
-def _policy(asked: str) -> str:
-    return asked if asked in EXPIRY_POLICIES else EXPIRY_SESSION_END
+def _policy(requested: str) -> str:
+    return requested if requested in EXPIRY_POLICIES else EXPIRY_SESSION_END
 
 
-def _granted_capabilities(asked: list[str], topic: bool) -> list[str]:
+def _granted_capabilities(requested: list[str], topic: bool) -> list[str]:
     kinds = (
         (*TOPIC_CAPABILITIES, SHARED_CAPABILITY, GLOBAL_CAPABILITY)
         if topic
         else (*QUEUE_CAPABILITIES, CREATE_CAPABILITY)
     )
-    granted = [capability for capability in asked if capability in kinds]
+    granted = [capability for capability in requested if capability in kinds]
     kind = TOPIC_CAPABILITY if topic else QUEUE_CAPABILITY
     return granted if any(capability.endswith(kind) for capability in granted) else [kind, *granted]
 

@@ -33,7 +33,7 @@ MAX_REQUEST_BYTES: Final = 4096
 TXN_ID_BYTES: Final = 8
 
 
-def granted_coordinator(asked: Coordinator) -> Coordinator:
+def granted_coordinator(requested: Coordinator) -> Coordinator:
     """The coordinator as it is: what it can do, whatever was asked."""
     return Coordinator(
         capabilities=[LOCAL_TRANSACTIONS, DISTRIBUTED_TRANSACTIONS, MULTIPLE_PER_SESSION, MULTIPLE_SESSIONS]

@@ -32,8 +32,8 @@ def read_global_id(value: object) -> tuple[Xid, int, int]:
     parts = list(value) if isinstance(value, (list, tuple)) else value
     more = [int(XaFlag.TMNOFLAGS), 0]
     if isinstance(parts, list) and len(parts) <= XID_PARTS + len(MORE_PARTS):
-        for place, said in enumerate(parts[XID_PARTS:]):
-            more[place] = _uint(MORE_PARTS[place], said)
+        for place, value in enumerate(parts[XID_PARTS:]):
+            more[place] = _uint(MORE_PARTS[place], value)
         parts = parts[:XID_PARTS]
     try:
         return Xid.from_wire(parts), more[0], more[1]
@@ -41,10 +41,10 @@ def read_global_id(value: object) -> tuple[Xid, int, int]:
         raise XaError(XaCode.XAER_INVAL, str(error)) from error
 
 
-def _uint(what: str, said: object) -> int:
-    if isinstance(said, bool) or not isinstance(said, int):
-        raise XaError(XaCode.XAER_INVAL, f"the {what} of a global-id is a uint, not {said!r:.100}")
-    return int(said)
+def _uint(what: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise XaError(XaCode.XAER_INVAL, f"the {what} of a global-id is a uint, not {value!r:.100}")
+    return int(value)
 
 
 class XaContext:

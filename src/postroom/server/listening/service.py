@@ -27,7 +27,7 @@ from postroom.server.listening.listeners import Listener, cannot_listen
 from postroom.server.listening.socket_connection import SocketConnection
 from postroom.server.listening.turns import Turns
 from postroom.server.logs import LOGGER_NAME, log
-from postroom.server.management.ledger_queries import Look, Looked, Tracer
+from postroom.server.management.ledger_queries import LedgerQuery, QueryResult, Tracer
 
 STOP_GRACE_S: Final = 2.0
 """Time that clients have to answer our close when the broker stops."""
@@ -155,7 +155,7 @@ class Service:
         for connection in list(self._sockets.values()):
             connection.abort()
         await self._wait_until_done(grace_s)
-        self._broker.discards.tell_all()
+        self._broker.discards.log_all()
         self._let_go()
 
     def abandon(self, why: BaseException) -> None:
@@ -324,8 +324,8 @@ class Service:
             self._read_bodies()
         if broker.id_reads:
             self._read_ids()
-        if broker.looks:
-            self._look_into_ledger()
+        if broker.ledger_queries:
+            self._run_ledger_queries()
         if broker.logins:
             self._check_logins()
         if broker.wanted:
@@ -386,21 +386,21 @@ class Service:
                 functools.partial(self._have_read, functools.partial(self._broker.ids_read, read))
             )
 
-    def _look_into_ledger(self) -> None:
-        looks = self._broker.looks[:]
-        self._broker.looks.clear()
-        for look in looks:
-            reading = self._loop.run_in_executor(self._looking, look.run, self._tracer)
-            reading.add_done_callback(functools.partial(self._have_looked, look))
+    def _run_ledger_queries(self) -> None:
+        queries = self._broker.ledger_queries[:]
+        self._broker.ledger_queries.clear()
+        for query in queries:
+            reading = self._loop.run_in_executor(self._looking, query.run, self._tracer)
+            reading.add_done_callback(functools.partial(self._have_queried, query))
 
-    def _have_looked(self, look: Look, reading: "asyncio.Future[Looked]") -> None:
+    def _have_queried(self, query: LedgerQuery, reading: "asyncio.Future[QueryResult]") -> None:
         if self.failure is not None or reading.cancelled():
             return
         defect = reading.exception()
         if defect is not None:  # of a reader: what is written is not in question
             logging.getLogger(LOGGER_NAME).error("internal-error", exc_info=defect)
         result = reading.result() if defect is None else RuntimeError("the broker's log says more")
-        self._guarded(lambda: look.answer(result, self.clock.now_us()))
+        self._guarded(lambda: query.answer(result, self.clock.now_us()))
         self.turns.schedule()
 
     def _open_wanted(self) -> None:

@@ -58,7 +58,7 @@ class WebSocketConnection(SocketConnection):
         if payload:
             events += binding.receive(payload, monotonic_us(), self._now_us())
         if websocket.ended:
-            self._tell_failure()
+            self._log_failure()
             binding.cut_off(self._now_us())
         binding.touch()
         return events
@@ -97,7 +97,7 @@ class WebSocketConnection(SocketConnection):
         elif websocket.pending:
             self._transport.abort()
 
-    def _tell_failure(self) -> None:
+    def _log_failure(self) -> None:
         if self._websocket.failure:
             log(logging.WARNING, "websocket-refused", remote=self.remote, reason=self._websocket.failure)
 

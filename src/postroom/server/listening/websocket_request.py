@@ -21,7 +21,7 @@ from postroom.server.configuration.websocket import WebSocketConfig
 SUBPROTOCOL: Final = "amqp"
 MAX_HEAD_BYTES: Final = 16 << 10
 """Of the request: its line and its headers."""
-MAX_TOLD_CHARS: Final = 100
+MAX_QUOTED_CHARS: Final = 100
 """Of what the peer has sent, in what it is told."""
 KEY_BYTES: Final = 16
 BODY_HEADERS: Final = (b"content-length", b"transfer-encoding")
@@ -61,10 +61,10 @@ class Door:
             raise Refused(400, "a request for a WebSocket has no body")
         _check_key(headers[b"sec-websocket-key"])
         if request.target.partition("?")[0] != self.path:
-            raise Refused(404, f"there is nothing at {_told(request.target)}")
+            raise Refused(404, f"there is nothing at {_quoted(request.target)}")
         self._check_origin(headers.get(b"origin", ""), request.host)
         if SUBPROTOCOL not in request.subprotocols:
-            offered = _told(", ".join(request.subprotocols)) if request.subprotocols else "none"
+            offered = _quoted(", ".join(request.subprotocols)) if request.subprotocols else "none"
             raise Refused(400, f"Sec-WebSocket-Protocol offers {offered}")
 
     def _check_origin(self, origin: str, host: str) -> None:
@@ -72,7 +72,7 @@ class Door:
             return
         if origin.partition("://")[2].lower() == host.lower() and self._is_own(host):
             return
-        raise Refused(403, f"the listener's origins do not have {_told(origin)}")
+        raise Refused(403, f"the listener's origins do not have {_quoted(origin)}")
 
     def _is_own(self, host: str) -> bool:
         if not self._on_loopback:
@@ -102,9 +102,9 @@ def _check_line(head: bytes) -> None:
     method, _, rest = head.partition(b"\r\n")[0].partition(b" ")
     version = rest.rpartition(b" ")[2]
     if version.startswith(b"HTTP/") and version != b"HTTP/1.1":
-        raise Refused(505, f"{_told(version.decode('latin-1'))}: a WebSocket begins with HTTP/1.1")
+        raise Refused(505, f"{_quoted(version.decode('latin-1'))}: a WebSocket begins with HTTP/1.1")
     if method != b"GET" and version:
-        what = f"the method is {_told(method.decode('latin-1'))}: a WebSocket begins with GET"
+        what = f"the method is {_quoted(method.decode('latin-1'))}: a WebSocket begins with GET"
         raise Refused(405, what, (("Allow", "GET"),))
 
 
@@ -126,8 +126,8 @@ def _unreadable(error: RemoteProtocolError) -> Refused:
     status, headers = 400, []
     if isinstance(hint, RejectConnection):
         status, headers = hint.status_code, hint.headers
-    told = tuple((name.decode(), value.decode()) for name, value in headers)
-    return Refused(status, str(error), told)
+    header_texts = tuple((name.decode(), value.decode()) for name, value in headers)
+    return Refused(status, str(error), header_texts)
 
 
 def _check_key(key: str) -> None:
@@ -136,8 +136,8 @@ def _check_key(key: str) -> None:
             return
     except (binascii.Error, ValueError):
         pass
-    raise Refused(400, f"Sec-WebSocket-Key is {_told(key)}, not {KEY_BYTES} bytes in base64")
+    raise Refused(400, f"Sec-WebSocket-Key is {_quoted(key)}, not {KEY_BYTES} bytes in base64")
 
 
-def _told(text: str) -> str:
-    return repr(text if len(text) <= MAX_TOLD_CHARS else text[:MAX_TOLD_CHARS] + "…")
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= MAX_QUOTED_CHARS else text[:MAX_QUOTED_CHARS] + "…")

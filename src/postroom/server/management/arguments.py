@@ -25,19 +25,19 @@ class Arguments:
         """Of the queue."""
         self.user: Final = request.user
         """Who asks."""
-        self._said: Final = request.attributes()
+        self._attributes: Final = request.attributes()
         self._now_us: Final = now_us
 
     def value(self, name: str, kind: type[T], default: T) -> T:
         """An argument of that type."""
-        value = self._said.get(name, default)
+        value = self._attributes.get(name, default)
         if not isinstance(value, kind):
             raise RequestError(BAD_REQUEST, f"{name} is {value!r}, must be of type {kind.__name__}")
         return value
 
     def number(self, name: str, default: int = 0) -> int:
         """A whole number that is not negative."""
-        value = self._said.get(name, default)
+        value = self._attributes.get(name, default)
         if (
             isinstance(value, bool)
             or not isinstance(value, int)
@@ -56,7 +56,7 @@ class Arguments:
         made.unique_id = self.unique_id()
         made.message_id, made.message_id_type = self.message_id()
         made.correlation_id, made.correlation_id_type = _id_of(
-            "correlation_id", self._said.get("correlation_id")
+            "correlation_id", self._attributes.get("correlation_id")
         )
         made.priority = self.number("priority", ANY_PRIORITY)
         if made.priority > MAX_PRIORITY:
@@ -67,11 +67,11 @@ class Arguments:
 
     def message_id(self) -> tuple[bytes, int]:
         """As the ledger has it, and its IdType."""
-        return _id_of("message_id", self._said.get("message_id"))
+        return _id_of("message_id", self._attributes.get("message_id"))
 
     def unique_id(self) -> bytes:
         """Packed; b"" where there is none."""
-        origin, time = self._said.get("origin"), self._said.get("time")
+        origin, time = self._attributes.get("origin"), self._attributes.get("time")
         if origin is None and time is None:
             return b""
         if not isinstance(origin, str) or isinstance(time, bool) or not isinstance(time, int):
@@ -83,7 +83,7 @@ class Arguments:
 
     def place(self) -> list[int]:
         """Where a page begins: what the answer before it gave as ``after``."""
-        value = self._said.get("after")
+        value = self._attributes.get("after")
         if value is None:
             return []
         is_place = isinstance(value, list) and len(value) == PLACE_NUMBERS and all(map(_is_number, value))
@@ -92,7 +92,7 @@ class Arguments:
         raise RequestError(BAD_REQUEST, "after must be what the answer before gave")
 
     def _properties(self) -> dict[str, object]:
-        value = self._said.get("properties")
+        value = self._attributes.get("properties")
         if value is None:
             return {}
         if not isinstance(value, dict):

@@ -18,12 +18,12 @@ from postroom.ledger.reading.segments import Segment, folder_of, open_segment
 from postroom.ledger.reading.tail import Watch, journal_chunks
 from postroom.ledger.reading.trace import MessageId, Piece, TooManyMessages, find, follow
 
-MAX_LOOKED_RECORDS: Final = 1 << 20
+MAX_SEARCHED_RECORDS: Final = 1 << 20
 """Records of the ledger that one request looks at."""
 MAX_ANSWERED_LINES: Final = 1000
 MAX_ANSWERED_BYTES: Final = 512 << 10
 """Of the lines of one answer, unless a single line is longer."""
-LOOK_ATTEMPTS: Final = 3
+MAX_ATTEMPTS: Final = 3
 """Retention may drop a file between the look at the folder and the look into it."""
 
 
@@ -32,7 +32,7 @@ class WatchedHistory:
 
     def __init__(self, watch: Watch, durable_through: int) -> None:
         self._watch: Final = watch
-        self._segments: Final = watch.look(durable_through).segments
+        self._segments: Final = watch.snapshot(durable_through).segments
         self.first_position: Final = self._segments[0].first_position
         self.durable_through: Final = self._segments[-1].last_position
 
@@ -63,34 +63,34 @@ def _given(definitions: Definitions) -> Definitions:
 
 
 Answer = dict[str, Any]
-Looked = Answer | Exception
-Ask = Callable[[WatchedHistory], Answer]
+QueryResult = Answer | Exception
+Question = Callable[[WatchedHistory], Answer]
 """What is wanted of a ledger."""
 
 
-class Look:
+class LedgerQuery:
     """One request, on its way to the thread and back."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, question: Question) -> None:
         self.cancelled = False
         """Nobody wants the answer any more."""
-        self._ask: Final = ask
-        self._then: Callable[[Looked, int], None] | None = None
+        self._question: Final = question
+        self._then: Callable[[QueryResult, int], None] | None = None
 
-    def then(self, action: Callable[[Looked, int], None]) -> None:
+    def then(self, action: Callable[[QueryResult, int], None]) -> None:
         """Have ``action`` called with the answer and the time."""
         self._then = action
 
-    def run(self, tracer: "Tracer") -> Looked:
+    def run(self, tracer: "Tracer") -> QueryResult:
         """In the thread: the answer, or why there is none."""
         if self.cancelled:
             return {}
         try:
-            return tracer.look(self._ask)
+            return tracer.answer(self._question)
         except (LedgerError, OSError, TooManyMessages) as error:
             return error
 
-    def answer(self, result: Looked, now_us: int) -> None:
+    def answer(self, result: QueryResult, now_us: int) -> None:
         """On the loop again."""
         if self._then is not None and not self.cancelled:
             self._then(result, now_us)
@@ -104,14 +104,14 @@ class Tracer:
         self._watch: Final = Watch(folder)
         self._durable_through: Final = durable_through
 
-    def look(self, ask: Ask) -> Answer:
+    def answer(self, question: Question) -> Answer:
         """Ask of the ledger as it is now. Raises ``LedgerError``, ``OSError``, ``TooManyMessages``."""
-        for _ in range(LOOK_ATTEMPTS - 1):
+        for _ in range(MAX_ATTEMPTS - 1):
             try:
-                return ask(self._history())
+                return question(self._history())
             except FileNotFoundError:
                 continue
-        return ask(self._history())
+        return question(self._history())
 
     def _history(self) -> WatchedHistory:
         return WatchedHistory(self._watch, self._durable_through())
@@ -121,7 +121,7 @@ def found(wanted: MessageId | int, first: int, history: WatchedHistory) -> Answe
     """Which messages are meant, as far as one request looks from ``first`` on; ``next`` is where to go on,
     0: that was all."""
     first = max(first, history.first_position)
-    last = min(history.durable_through, first + MAX_LOOKED_RECORDS - 1)
+    last = min(history.durable_through, first + MAX_SEARCHED_RECORDS - 1)
     serials = find(history, wanted, first, last)
     is_all = isinstance(wanted, int) or last >= history.durable_through
     return {**_extent(history), "serials": sorted(serials), "next": 0 if is_all else last + 1}
@@ -131,7 +131,7 @@ def followed(serials: list[int], first: int, skip: int, history: WatchedHistory)
     """What happened to messages from ``first`` on, but for the first ``skip`` lines, as far as one request
     goes; ``next`` and ``skip`` are where to go on, 0: that was all."""
     first = max(first, history.first_position)
-    last = min(history.durable_through, first + MAX_LOOKED_RECORDS - 1)
+    last = min(history.durable_through, first + MAX_SEARCHED_RECORDS - 1)
     known = set(serials)
     page = Page(skip)
     for lines in follow(history, known, first, last):

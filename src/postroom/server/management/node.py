@@ -99,7 +99,7 @@ class Management:
             raise RequestError(NOT_IMPLEMENTED, f"type {type_name!r} has no operation {name!r}")
         return entity_type.operations[name]
 
-    def _asked_about(self, request: Request) -> list[EntityType]:
+    def _restricted_to(self, request: Request) -> list[EntityType]:
         """The entity types that a request about all of them is restricted to."""
         type_name = request.text("entityType")
         if not type_name:
@@ -109,7 +109,7 @@ class Management:
         return [self._entity_types[type_name]]
 
     def _query(self, request: Request, now_us: int) -> Response:
-        entity_types = self._asked_about(request)
+        entity_types = self._restricted_to(request)
         offset = request.number("offset", 0)
         count = min(request.number("count", MAX_QUERY_ROWS), MAX_QUERY_ROWS)
         wanted = request.attributes().get("attributeNames")
@@ -120,16 +120,18 @@ class Management:
         return Response(OK, "OK", {"attributeNames": names, "results": rows}, len(rows))
 
     def _get_types(self, request: Request, now_us: int) -> Response:
-        return Response(OK, "OK", {entity_type.type: [] for entity_type in self._asked_about(request)})
+        return Response(OK, "OK", {entity_type.type: [] for entity_type in self._restricted_to(request)})
 
     def _get_operations(self, request: Request, now_us: int) -> Response:
-        found = {entity_type.type: list(entity_type.operations) for entity_type in self._asked_about(request)}
+        found = {
+            entity_type.type: list(entity_type.operations) for entity_type in self._restricted_to(request)
+        }
         if not request.text("entityType"):
             found[MANAGEMENT_TYPE] = list(self._operations)
         return Response(OK, "OK", found)
 
     def _get_attributes(self, request: Request, now_us: int) -> Response:
-        entity_types = self._asked_about(request)
+        entity_types = self._restricted_to(request)
         return Response(
             OK,
             "OK",

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
-from postroom.spark.audit.ledgers import look
+from postroom.spark.audit.ledgers import inspect_ledgers
 from postroom.spark.audit.result import RESULT_FILE, AuditResult
-from postroom.spark.audit.run import Found, Say, audit, events_of, write
+from postroom.spark.audit.run import Found, Print, audit, events_of, write
 from postroom.spark.audit.subject import Subject, subject_of
 
 if TYPE_CHECKING:
@@ -34,29 +34,29 @@ class AuditOptions:
     token: str = ""
 
 
-def run_audit(options: AuditOptions, session: Session, say: Say = lambda words: None) -> AuditResult:
+def run_audit(options: AuditOptions, session: Session, show: Print = lambda words: None) -> AuditResult:
     """Audit what the options name. Raises ``LedgerError``, ``OSError``, ``PySparkException``."""
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / RESULT_FILE).unlink(missing_ok=True)  # an audit that is cut off leaves no verdict
     if options.tables:
-        return _of_tables(options, options.tables, session, say)
-    looked = look(options.data, options.token)  # before seconds are spent on Spark's start
-    subject = subject_of(looked, options.elsewhere)
-    _say_cuts(subject, say)
+        return _of_tables(options, options.tables, session, show)
+    ledgers = inspect_ledgers(options.data, options.token)  # before seconds are spent on Spark's start
+    subject = subject_of(ledgers, options.elsewhere)
+    _show_cuts(subject, show)
     with session(_records(subject)) as spark:
-        return _finish(spark, options, subject, events_of(spark, looked, options.token), say)
+        return _finish(spark, options, subject, events_of(spark, ledgers, options.token), show)
 
 
-def _of_tables(options: AuditOptions, root: str, session: Session, say: Say) -> AuditResult:
+def _of_tables(options: AuditOptions, root: str, session: Session, show: Print) -> AuditResult:
     from postroom.spark.audit import tables
 
     found = tables.open_tables(root, options.table_format)
     subject = tables.subject_of_tables(found, options.elsewhere)
-    _say_cuts(subject, say)
+    _show_cuts(subject, show)
     with session(_records(subject)) as spark:
         events = tables.events_of_tables(spark, found, subject)
-        return _finish(spark, options, subject, events, say, tables.refold(spark, found))
+        return _finish(spark, options, subject, events, show, tables.refold(spark, found))
 
 
 def _finish(
@@ -64,27 +64,27 @@ def _finish(
     options: AuditOptions,
     subject: Subject,
     events: DataFrame,
-    say: Say,
+    show: Print,
     folded: "Refolded | None" = None,
 ) -> AuditResult:
-    found = audit(spark, subject, events, say, folded)
+    found = audit(spark, subject, events, show, folded)
     try:
-        _write(spark, options, found, say)
+        _write(spark, options, found, show)
     finally:
         found.release()
     return found.result
 
 
-def _write(spark: SparkSession, options: AuditOptions, found: Found, say: Say) -> None:
+def _write(spark: SparkSession, options: AuditOptions, found: Found, show: Print) -> None:
     if options.out is not None:
         write(spark, found, options.out)
-        say(f"Wrote {options.out}")
+        show(f"Wrote {options.out}")
 
 
 def _records(subject: Subject) -> int:
     return sum(cut.position - cut.first_position + 1 for cut in subject.cuts)
 
 
-def _say_cuts(subject: Subject, say: Say) -> None:
+def _show_cuts(subject: Subject, show: Print) -> None:
     for cut in subject.cuts:
-        say(f"Ledger {cut.ledger_id} ({cut.name}): positions {cut.first_position:,} to {cut.position:,}")
+        show(f"Ledger {cut.ledger_id} ({cut.name}): positions {cut.first_position:,} to {cut.position:,}")

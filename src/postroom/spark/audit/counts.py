@@ -29,19 +29,21 @@ NUMBERS: Final = (
 
 
 def queue_counts(
-    stepped: DataFrame, entries: DataFrame, first_position: Position, told_through: Position
+    stepped: DataFrame, entries: DataFrame, first_position: Position, checkpoint_position: Position
 ) -> list[QueueCounts]:
     """The counts of every queue that there is a trace of.
 
-    `entries` are `steps.lives` of the same events; what happened up to `told_through`, the position of a
-    checkpoint (null: none), is counted once more by itself.
+    `entries` are `steps.lives` of the same events; what happened up to `checkpoint_position` (null: there is
+    none) is counted once more by itself.
     """
-    both = _from_events(stepped, told_through).join(_from_entries(entries, first_position), KEY, "full")
+    both = _from_events(stepped, checkpoint_position).join(
+        _from_entries(entries, first_position), KEY, "full"
+    )
     return [_counts(row) for row in both.collect()]
 
 
-def _from_events(stepped: DataFrame, told_through: Position) -> DataFrame:
-    told = F.coalesce(F.col("position") <= told_through, F.lit(False))
+def _from_events(stepped: DataFrame, checkpoint_position: Position) -> DataFrame:
+    covered = F.coalesce(F.col("position") <= checkpoint_position, F.lit(False))
     ends = [is_end() & (F.col("outcome") == name) for name in OUTCOMES]
     return (
         stepped.where(~F.col("is_carried"))
@@ -50,9 +52,9 @@ def _from_events(stepped: DataFrame, told_through: Position) -> DataFrame:
             F.max("queue").alias("queue"),
             F.count_if(is_arrival()).alias("arrivals"),
             F.array(*(F.count_if(end) for end in ends)).alias("ended"),
-            F.count_if(told & is_arrival()).alias("early_arrivals"),
-            F.array(*(F.count_if(told & end) for end in ends)).alias("early_ended"),
-            F.count_if(told).alias("early_events"),
+            F.count_if(covered & is_arrival()).alias("early_arrivals"),
+            F.array(*(F.count_if(covered & end) for end in ends)).alias("early_ended"),
+            F.count_if(covered).alias("early_events"),
         )
     )
 

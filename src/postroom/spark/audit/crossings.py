@@ -19,31 +19,31 @@ from pyspark.sql import functions as F  # noqa: N812
 from postroom.spark.audit.rows import violation_rows
 from postroom.spark.audit.rules import CROSSING_RULES, CROSSING_VERDICTS
 
-LOOKS: Final = "ledger_id string, first_position long, first_time timestamp, first_look long"
+COVERAGE: Final = "ledger_id string, first_position long, first_time timestamp, first_look long"
 """One row for each audited ledger: where its history begins, and the position of the first look."""
 
 KEY: Final = ("origin_ledger_id", "origin_serial")
 
 
-def crossings(entries: DataFrame, looks: DataFrame, elsewhere: Collection[str] | None = ()) -> DataFrame:
+def crossings(entries: DataFrame, coverage: DataFrame, elsewhere: Collection[str] | None = ()) -> DataFrame:
     """One row for each message that a channel took in one of the ledgers, or brought to one.
 
-    ``entries`` are those of all ledgers as of their second looks, ``looks`` is as ``LOOKS`` says.
+    ``entries`` are those of all ledgers as of their second looks, ``coverage`` is as ``COVERAGE`` says.
     ``elsewhere`` names transmission queues whose messages go to a ledger that is not among them; None: all
     do, as where one ledger is audited alone. Columns: origin_ledger_id, origin_serial, queue_id, queue (of
     the sender), message_id, stored, forwards, arrivals, last_position, target_ledger_id, target_queue,
     verdict.
     """
-    known = F.broadcast(looks)
+    known = F.broadcast(coverage)
     joined = _left(entries, known).join(_came(entries, known), list(KEY), "full")
     origins = F.broadcast(
-        looks.select(
+        coverage.select(
             F.col("ledger_id").alias("origin_ledger_id"),
             F.col("first_position").alias("origin_first_position"),
             F.lit(True).alias("is_audited"),
         )
     )
-    everywhere = F.broadcast(looks.agg(F.max(_blind_until()).alias("blind_until")))
+    everywhere = F.broadcast(coverage.agg(F.max(_blind_until()).alias("blind_until")))
     judged = joined.join(origins, "origin_ledger_id", "left").crossJoin(everywhere)
     return judged.withColumn("verdict", _verdict(elsewhere)).select(
         *KEY,
@@ -60,15 +60,15 @@ def crossings(entries: DataFrame, looks: DataFrame, elsewhere: Collection[str] |
     )
 
 
-def _left(entries: DataFrame, looks: DataFrame) -> DataFrame:
+def _left(entries: DataFrame, coverage: DataFrame) -> DataFrame:
     """The senders' side: entries that were forwarded, that a batch holds, and whatever else may be named as
     the origin of an arrival. What travels outside of batches the channel's consumer holds until the partner
     has said that it came: that counts as held by a batch."""
     forwarded = F.coalesce("outcome", F.lit("")) == "forwarded"
     seen_gone = forwarded & (F.col("last_position") <= F.col("first_look"))
     in_batch = F.coalesce("holder_kind", F.lit("")) == "channel_batch"
-    mine = entries.join(looks, "ledger_id")
-    said = mine.join(
+    mine = entries.join(coverage, "ledger_id")
+    sent = mine.join(
         _named(entries),
         (F.col("ledger_id") == F.col("named_ledger")) & (F.col("serial") == F.col("named_serial")),
         "left",
@@ -76,7 +76,7 @@ def _left(entries: DataFrame, looks: DataFrame) -> DataFrame:
     is_named = F.col("named_serial").isNotNull()
     outside = is_named & (F.col("holder_kind") == "consumer") & ~F.col("stored")
     on_its_way = in_batch | F.coalesce(outside, F.lit(False))
-    chosen = said.where(forwarded | in_batch | is_named)
+    chosen = sent.where(forwarded | in_batch | is_named)
     return chosen.groupBy(F.col("ledger_id").alias(KEY[0]), F.col("serial").alias(KEY[1])).agg(
         F.max_by("queue_id", forwarded | in_batch).alias("queue_id"),
         F.max_by("queue", forwarded | in_batch).alias("queue"),
@@ -98,7 +98,7 @@ def _named(entries: DataFrame) -> DataFrame:
     ).distinct()
 
 
-def _came(entries: DataFrame, looks: DataFrame) -> DataFrame:
+def _came(entries: DataFrame, coverage: DataFrame) -> DataFrame:
     """The receivers' side: the arrivals that name each origin. What a batch has brought that was rolled back,
     or is not confirmed yet, has not come."""
     stays = (F.col("state") != "put_unconfirmed") & (F.coalesce("outcome", F.lit("")) != "rolled_back")
@@ -109,7 +109,7 @@ def _came(entries: DataFrame, looks: DataFrame) -> DataFrame:
     )
     seen = F.col("serial") <= F.col("first_look")
     return (
-        messages.join(looks, "ledger_id")
+        messages.join(coverage, "ledger_id")
         .groupBy(*KEY)
         .agg(
             F.count("*").alias("arrivals"),

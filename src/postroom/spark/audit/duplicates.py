@@ -25,7 +25,7 @@ PUTS: Final = ("put", "put_held")
 BUCKET_BITS: Final = 20
 """Puts are counted in pieces of so many positions (1 M), each in a task of its own."""
 
-_TOLD: Final = ("serial", "taken_position", "creation", "body_bytes", "outcome", "last_position")
+_DETAILS: Final = ("serial", "taken_position", "creation", "body_bytes", "outcome", "last_position")
 
 
 def duplicates(entries: DataFrame, windows: DataFrame | None = None) -> DataFrame:
@@ -39,11 +39,11 @@ def duplicates(entries: DataFrame, windows: DataFrame | None = None) -> DataFram
     by_link = Window.partitionBy("ledger_id", "queue_id", "message_id", "producer_id").orderBy(
         "taken_position", "serial"
     )
-    told = F.struct(*_TOLD)
+    details = F.struct(*_DETAILS)
     again = came.select(
         "*",
-        F.lag(told).over(by_id).alias("earlier"),
-        F.when(F.col("producer_id").isNotNull(), F.lag(told).over(by_link)).alias("of_link"),
+        F.lag(details).over(by_id).alias("earlier"),
+        F.when(F.col("producer_id").isNotNull(), F.lag(details).over(by_link)).alias("of_link"),
     ).where(F.col("earlier").isNotNull())
     judged = _remembered(again, came, windows) if windows is not None else _unremembered(again)
     return judged.withColumn("verdict", _verdict()).select(

@@ -15,7 +15,7 @@ from postroom.ledger.format.records import RecordType
 from postroom.ledger.verification.integrity import Covered
 from postroom.spark.audit.result import Cut
 from postroom.spark.ledger_source.checkpoint_totals import CheckpointTotals, totals_of
-from postroom.spark.places.place import Look, Place, Slice
+from postroom.spark.places.place import Place, Slice, Snapshot
 from postroom.spark.places.uris import Places
 
 
@@ -29,13 +29,13 @@ class DuplicateWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class AuditedLedger:
     """One ledger of an audit."""
 
     place: Place
-    first: Look
-    second: Look
-    told: CheckpointTotals | None
+    first: Snapshot
+    second: Snapshot
+    checkpoint: CheckpointTotals | None
     """The newest checkpoint's totals; None without a checkpoint that reaches the history."""
     windows: tuple[DuplicateWindow, ...]
     covered: Covered
@@ -49,18 +49,18 @@ class Looked:
     @property
     def cut(self) -> Cut:
         """What of it is audited."""
-        look, newest = self.second, self.second.epochs[-1]
-        opened_from = 0 if self.is_whole else self.told.position if self.told else None
+        snapshot, newest = self.second, self.second.epochs[-1]
+        opened_from = 0 if self.is_whole else self.checkpoint.position if self.checkpoint else None
         return Cut(
-            look.ledger_id,
+            snapshot.ledger_id,
             name_of(self.place.uri),
             self.place.uri,
-            look.first_position,
+            snapshot.first_position,
             self.first.durable_through,
-            look.durable_through,
+            snapshot.durable_through,
             newest.number,
             newest.epoch_id.hex(),
-            look.last_time_us,
+            snapshot.last_time_us,
             opened_from,
         )
 
@@ -71,15 +71,15 @@ def name_of(uri: str) -> str:
     return path.name or uri
 
 
-def look(uris: Sequence[str], token: str = "") -> list[Looked]:
+def inspect_ledgers(uris: Sequence[str], token: str = "") -> list[AuditedLedger]:
     """Look at every ledger that is whole, twice where there are several. Raises ``LedgerError``,
     ``OSError``."""
     places = Places(uris, token).now()
     covered = [place.check() for place in places]
-    first = [place.look() for place in places]
-    second = [place.look() for place in places] if len(places) > 1 else first
+    first = [place.snapshot() for place in places]
+    second = [place.snapshot() for place in places] if len(places) > 1 else first
     return [
-        Looked(
+        AuditedLedger(
             place, one, two, totals_of(place.carried(two, two.durable_through)), windows_of(place, two), whole
         )
         for place, one, two, whole in zip(places, first, second, covered, strict=True)
@@ -89,9 +89,9 @@ def look(uris: Sequence[str], token: str = "") -> list[Looked]:
 NO_WINDOWS: Final[tuple[DuplicateWindow, ...]] = ()
 
 
-def windows_of(place: Place, look: Look) -> tuple[DuplicateWindow, ...]:
+def windows_of(place: Place, snapshot: Snapshot) -> tuple[DuplicateWindow, ...]:
     """The duplicate windows in force at the cut: what the newest file's dictionary and its records say."""
-    with_records = [segment for segment in look.segments if segment.record_count > 0]
+    with_records = [segment for segment in snapshot.segments if segment.record_count > 0]
     if not with_records:
         return NO_WINDOWS
     newest = with_records[-1]

@@ -86,8 +86,8 @@ def _up_to(events: DataFrame, state: TableState) -> DataFrame:
     is_carried = F.col("event") == "none"
     first = by_ledger({ledger_id: one[0] for ledger_id, one in state.openings.items()})
     through = by_ledger({ledger_id: one[1] for ledger_id, one in state.openings.items()})
-    is_told = F.coalesce((F.col("serial") < first) & (F.col("position") <= through), F.lit(False))
-    return events.where(is_carried | ((F.col("position") <= by_ledger(positions)) & ~is_told))
+    is_covered = F.coalesce((F.col("serial") < first) & (F.col("position") <= through), F.lit(False))
+    return events.where(is_carried | ((F.col("position") <= by_ledger(positions)) & ~is_covered))
 
 
 def folded(source: DataFrame, definition: TableDefinition) -> DataFrame:

@@ -7,13 +7,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.spark.audit.result import MAX_SHOWN, RefusedSums
 
-_TOLD: Final = "address string, bytes long, condition string, description string"
+_REASON: Final = "address string, bytes long, condition string, description string"
 
 
 def refusals(refused: DataFrame) -> DataFrame:
     """A row for each of them, of their rows among the steps."""
-    told = refused.withColumn("told", F.from_json("reason", _TOLD))
-    return told.select(
+    parsed = refused.withColumn("told", F.from_json("reason", _REASON))
+    return parsed.select(
         "ledger_id",
         "position",
         "time",

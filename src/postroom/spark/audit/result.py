@@ -236,39 +236,39 @@ class AuditResult:
             )
             if count
         ]
-        said = "every message is accounted for"
+        text = "every message is accounted for"
         if lost:
-            said = f"every persistent message is accounted for; of the others {' and '.join(lost)}"
+            text = f"every persistent message is accounted for; of the others {' and '.join(lost)}"
         if self.refused_unheard:
-            said += f"; {self.refused_unheard:,} refused whose senders wanted no answer"
-        return said
+            text += f"; {self.refused_unheard:,} refused whose senders wanted no answer"
+        return text
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for `--json`; the file ``audit.json`` beside the tables has the same."""
-        said = asdict(self)
+        attributes = asdict(self)
         return {
             "verdict": str(self.verdict),
             "exit_code": int(self.exit_code),
             "sentence": self.sentence(),
-            **said,
+            **attributes,
         }
 
 
-def result_of(said: Mapping[str, Any]) -> AuditResult:
+def result_of(attributes: Mapping[str, Any]) -> AuditResult:
     """The inverse of `AuditResult.to_json`."""
     return AuditResult(
-        tuple(Cut(**one) for one in said["cuts"]),
-        said["events"],
-        said["entries"],
-        tuple(QueueSums(**one) for one in said["managers"]),
-        tuple(QueueSums(**one) for one in said["queues"]),
-        tuple(CrossingSums(**one) for one in said["crossings"]),
-        tuple(said["lost"]),
-        tuple(RefusedSums(**one) for one in said["refused"]),
-        said["duplicates"],
-        said["violation_counts"],
-        tuple(Violation(**{**one, "positions": tuple(one["positions"])}) for one in said["violations"]),
-        tuple(Unproven(**one) for one in said["unproven"]),
-        tuple(TableCovered(**one) for one in said["tables"]),
-        tuple(Covered(**one) for one in said["covered"]),
+        tuple(Cut(**one) for one in attributes["cuts"]),
+        attributes["events"],
+        attributes["entries"],
+        tuple(QueueSums(**one) for one in attributes["managers"]),
+        tuple(QueueSums(**one) for one in attributes["queues"]),
+        tuple(CrossingSums(**one) for one in attributes["crossings"]),
+        tuple(attributes["lost"]),
+        tuple(RefusedSums(**one) for one in attributes["refused"]),
+        attributes["duplicates"],
+        attributes["violation_counts"],
+        tuple(Violation(**{**one, "positions": tuple(one["positions"])}) for one in attributes["violations"]),
+        tuple(Unproven(**one) for one in attributes["unproven"]),
+        tuple(TableCovered(**one) for one in attributes["tables"]),
+        tuple(Covered(**one) for one in attributes["covered"]),
     )

@@ -28,7 +28,7 @@ from postroom.spark.audit import (
     transactions,
 )
 from postroom.spark.audit import steps as stepping
-from postroom.spark.audit.ledgers import Looked
+from postroom.spark.audit.ledgers import AuditedLedger
 from postroom.spark.audit.legal_transitions import legal_transitions
 from postroom.spark.audit.predicates import is_refused
 from postroom.spark.audit.result import (
@@ -48,7 +48,7 @@ from postroom.spark.ledger_source.state_names import OUTCOMES
 if TYPE_CHECKING:
     from postroom.spark.audit.tables import Refolded
 
-Say = Callable[[str], None]
+Print = Callable[[str], None]
 
 MAX_LOST: Final = 200
 """So many messages that a channel lost are named; all are in the table `crossings`."""
@@ -76,12 +76,12 @@ class Found:
             table.unpersist()
 
 
-def events_of(spark: SparkSession, looked: Sequence[Looked], token: str = "") -> DataFrame:
+def events_of(spark: SparkSession, ledgers: Sequence[AuditedLedger], token: str = "") -> DataFrame:
     """The events of ledgers up to their cuts, with the entries that are older than their history."""
-    return reduce(DataFrame.unionByName, (_load(spark, one, token) for one in looked))
+    return reduce(DataFrame.unionByName, (_load(spark, one, token) for one in ledgers))
 
 
-def _load(spark: SparkSession, one: Looked, token: str) -> DataFrame:
+def _load(spark: SparkSession, one: AuditedLedger, token: str) -> DataFrame:
     from postroom.spark.ledger_source.source import EVENTS_STRUCT
 
     columns = [EVENTS_STRUCT[name] for name in stepping.EVENT_COLUMNS]
@@ -122,12 +122,12 @@ def audit(
     spark: SparkSession,
     subject: Subject,
     events: DataFrame,
-    say: Say = lambda words: None,
+    show: Print = lambda words: None,
     refolded: "Refolded | None" = None,
 ) -> Found:
     """Hold the events of the subject's ledgers against every rule; with the tables `refolded`, these, too."""
     read = _read(subject, events)
-    say(f"Read {read.total('events'):,} events")
+    show(f"Read {read.total('events'):,} events")
     balances = _balances(subject, read)
     again = duplicates.duplicates(read.entries, _windows(spark, subject)).persist()
     crossed = _crossed(spark, subject, read)
@@ -161,7 +161,9 @@ def _of_entries(spark: SparkSession, read: _Read) -> list[DataFrame]:
     of_transactions = stepped.where(~F.col("ledger_id").isin(*read.reused)) if read.reused else stepped
     last_time = F.timestamp_micros(by_ledger({name: one["last_time_us"] for name, one in read.span.items()}))
     return [
-        sequences.sequence_violations(stepped, legal, read.first, by_ledger(_told_through(read.span))),
+        sequences.sequence_violations(
+            stepped, legal, read.first, by_ledger(_checkpoint_positions(read.span))
+        ),
         families.family_violations(read.entries),
         transactions.transaction_violations(of_transactions, last_time),
         transactions.batch_violations(of_transactions, last_time),
@@ -175,7 +177,7 @@ def _crossed(spark: SparkSession, subject: Subject, read: _Read) -> DataFrame | 
     if not any(one["crossing"] for one in read.span.values()):
         return None
     elsewhere = subject.elsewhere if len(subject.cuts) > 1 else None
-    return crossings.crossings(read.entries, _looks(spark, subject, read.span), elsewhere).persist()
+    return crossings.crossings(read.entries, _coverage(spark, subject, read.span), elsewhere).persist()
 
 
 def _result(
@@ -233,20 +235,22 @@ def _spans(stepped: DataFrame, entries: DataFrame) -> dict[str, Mapping[str, Any
     return {row["ledger_id"]: row.asDict() for row in rows}
 
 
-def _told_through(span: Mapping[str, Mapping[str, Any]]) -> dict[str, int | None]:
+def _checkpoint_positions(span: Mapping[str, Mapping[str, Any]]) -> dict[str, int | None]:
     """Up to where checkpoints tell of older entries: as the rows say that they brought. A newer one may have
     been made since the look."""
     return {ledger: one["carried_through"] for ledger, one in span.items()}
 
 
 def _balances(subject: Subject, read: _Read) -> list[Balance]:
-    told_through = by_ledger({ledger: told.position for ledger, told in subject.told.items()})
-    counted = counts.queue_counts(read.stepped, read.entries, read.first, told_through)
+    checkpoint_position = by_ledger(
+        {ledger: checkpoint.position for ledger, checkpoint in subject.checkpoints.items()}
+    )
+    counted = counts.queue_counts(read.stepped, read.entries, read.first, checkpoint_position)
     return [
         sums.balance(
             cut.ledger_id,
             cut.ledger_id in subject.whole,
-            subject.told.get(cut.ledger_id),
+            subject.checkpoints.get(cut.ledger_id),
             [one for one in counted if one.ledger_id == cut.ledger_id],
         )
         for cut in subject.cuts
@@ -262,7 +266,7 @@ def _windows(spark: SparkSession, subject: Subject) -> DataFrame | None:
     return spark.createDataFrame(rows, duplicates.WINDOWS) if rows else None
 
 
-def _looks(spark: SparkSession, subject: Subject, span: Mapping[str, Mapping[str, Any]]) -> DataFrame:
+def _coverage(spark: SparkSession, subject: Subject, span: Mapping[str, Mapping[str, Any]]) -> DataFrame:
     rows = [
         (cut.ledger_id, cut.first_position, span.get(cut.ledger_id, {}).get("first_time_us"), cut.first_look)
         for cut in subject.cuts

@@ -14,26 +14,28 @@ LEGAL_COLUMNS: Final = ("from_state", "to_state", "holder_kind", "event", "outco
 
 
 def sequence_violations(
-    stepped: DataFrame, legal: DataFrame, first_position: Position, told_through: Position
+    stepped: DataFrame, legal: DataFrame, first_position: Position, checkpoint_position: Position
 ) -> DataFrame:
     """Every event that doesn't follow on the one before it.
 
-    Entries that arrived before `first_position` may begin in any state up to `told_through`, the position of
-    the checkpoint that carries them (null: none does); what happens later must follow on what it says.
+    Entries that arrived before `first_position` may begin in any state up to `checkpoint_position`, that
+    of the checkpoint that carries them (null: none does); what happens later must follow on what it says.
     """
     allowed = F.broadcast(legal.select(_transition().alias("transition"), F.lit(True).alias("is_legal")))
     checked = stepped.withColumn("transition", _transition()).join(allowed, "transition", "left")
-    broken = checked.withColumn("rule", _rule(first_position, told_through)).where(F.col("rule").isNotNull())
+    broken = checked.withColumn("rule", _rule(first_position, checkpoint_position)).where(
+        F.col("rule").isNotNull()
+    )
     detail = F.concat_ws(
         "", F.lit("after "), F.coalesce("before_to_state", F.lit("nothing")), F.lit(": "), _in_words()
     )
     return violation_rows(broken, F.col("rule"), [F.col("before_position"), F.col("position")], detail)
 
 
-def _rule(first_position: Position, told_through: Position) -> Column:
+def _rule(first_position: Position, checkpoint_position: Position) -> Column:
     before = F.col("before_to_state")
     is_first = before.isNull()
-    unheard_of = (F.col("serial") >= first_position) | (F.col("position") > told_through)
+    unheard_of = (F.col("serial") >= first_position) | (F.col("position") > checkpoint_position)
     return (
         F.when(is_first & ~is_arrival() & ~F.col("is_carried") & unheard_of, "lost arrival")
         .when(F.col("is_carried") & (before != F.col("to_state")), "checkpoint differs")

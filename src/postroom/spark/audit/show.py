@@ -6,7 +6,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from postroom.spark.audit.folding import folded
+from postroom.spark.audit.dynamic_queues import folded
 from postroom.spark.audit.result import AuditResult, QueueSums, Violation
 from postroom.spark.audit.rules import CROSSING_VERDICTS
 from postroom.spark.ledger_source.state_names import OUTCOMES
@@ -35,8 +35,8 @@ def show(result: AuditResult, console: Console | None = None, every: bool = Fals
 
 def _lines(result: AuditResult) -> Iterable[str]:
     if result.duplicates:
-        said = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(result.duplicates.items()))
-        yield f"Message ids that came again: {said}"
+        verdicts = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(result.duplicates.items()))
+        yield f"Message ids that came again: {verdicts}"
     for refused in result.refused[:SHOWN_REFUSED]:
         what = f"{refused.address or '(other addresses)'} from {refused.sender or '(others)'}"
         yield f"Refused, the sender wanted no answer: {refused.messages:,} to {what}: {refused.condition}"

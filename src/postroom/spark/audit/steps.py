@@ -71,8 +71,8 @@ def steps(events: DataFrame) -> DataFrame:
     so_far = by_entry.rowsBetween(Window.unboundedPreceding, 0)
     earlier = by_entry.rowsBetween(Window.unboundedPreceding, -1)
     named = F.when((F.col("holder_kind") == "spark_branch") | is_refused(), F.col("holder"))
-    told = events.select(*EVENT_COLUMNS).withColumns({"holder": named, "is_carried": is_carried()})
-    beside = told.select(
+    with_holders = events.select(*EVENT_COLUMNS).withColumns({"holder": named, "is_carried": is_carried()})
+    beside = with_holders.select(
         "*",
         *(F.lag(name).over(by_entry).alias(f"before_{name}") for name in _BEFORE),
         F.lead("position").over(by_entry).isNull().alias("is_last"),

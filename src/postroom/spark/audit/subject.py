@@ -7,7 +7,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.ledger.verification.integrity import Covered
-from postroom.spark.audit.ledgers import DuplicateWindow, Looked
+from postroom.spark.audit.ledgers import AuditedLedger, DuplicateWindow
 from postroom.spark.audit.result import Cut, Unproven
 from postroom.spark.audit.rules import BEGINNING
 from postroom.spark.ledger_source.checkpoint_totals import CheckpointTotals
@@ -18,7 +18,7 @@ class Subject:
     """What an audit is about: ledgers at a cut, and what there is to hold their events against."""
 
     cuts: tuple[Cut, ...]
-    told: Mapping[str, CheckpointTotals]
+    checkpoints: Mapping[str, CheckpointTotals]
     """Checkpoints' totals by ledger id."""
     windows: Mapping[str, Sequence[DuplicateWindow]]
     elsewhere: Sequence[str] = ()
@@ -31,12 +31,12 @@ class Subject:
     @property
     def gaps(self) -> list[Unproven]:
         """All that is known beforehand, with the beginnings that no checkpoint tells of."""
-        untold = [
+        not_carried = [
             Unproven(cut.ledger_id, "everything", BEGINNING.format(first=cut.first_position), 0)
             for cut in self.cuts
             if cut.opened_from is None
         ]
-        return [*self.unproven, *untold]
+        return [*self.unproven, *not_carried]
 
     @property
     def whole(self) -> set[str]:
@@ -44,12 +44,16 @@ class Subject:
         return {cut.ledger_id for cut in self.cuts if cut.opened_from == 0}
 
 
-def subject_of(looked: Sequence[Looked], elsewhere: Sequence[str] = ()) -> Subject:
+def subject_of(ledgers: Sequence[AuditedLedger], elsewhere: Sequence[str] = ()) -> Subject:
     """The subject of an audit of ledgers."""
-    cuts = tuple(one.cut for one in looked)
-    told = {cut.ledger_id: one.told for cut, one in zip(cuts, looked, strict=True) if one.told is not None}
-    windows = {cut.ledger_id: one.windows for cut, one in zip(cuts, looked, strict=True)}
-    return Subject(cuts, told, windows, elsewhere, covered=tuple(one.covered for one in looked))
+    cuts = tuple(one.cut for one in ledgers)
+    checkpoints = {
+        cut.ledger_id: one.checkpoint
+        for cut, one in zip(cuts, ledgers, strict=True)
+        if one.checkpoint is not None
+    }
+    windows = {cut.ledger_id: one.windows for cut, one in zip(cuts, ledgers, strict=True)}
+    return Subject(cuts, checkpoints, windows, elsewhere, covered=tuple(one.covered for one in ledgers))
 
 
 def by_ledger(values: Mapping[str, int | None]) -> Column:

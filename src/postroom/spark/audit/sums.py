@@ -53,54 +53,60 @@ class Balance:
 
 
 def balance(
-    ledger_id: str, is_whole: bool, told: CheckpointTotals | None, counts: Iterable[QueueCounts]
+    ledger_id: str, is_whole: bool, checkpoint: CheckpointTotals | None, counts: Iterable[QueueCounts]
 ) -> Balance:
-    """The sums of a ledger. `is_whole`: its history begins at its beginning; else it opens from `told`, and
-    without that nothing is proven."""
+    """The sums of a ledger. `is_whole`: its history begins at its beginning; else it opens from `checkpoint`,
+    and without that nothing is proven."""
     queues = sorted([*counts], key=lambda one: one.queue_id)
-    if told is not None and not is_whole:
-        queues += _without_trace(ledger_id, told, queues)
-    openings = {one.queue_id: _opening(one, is_whole, told) for one in queues}
+    if checkpoint is not None and not is_whole:
+        queues += _without_trace(ledger_id, checkpoint, queues)
+    openings = {one.queue_id: _opening(one, is_whole, checkpoint) for one in queues}
     rows = [_sums(one, openings[one.queue_id]) for one in queues]
-    found = Balance(_manager(ledger_id, rows, _whole_opening(is_whole, told, queues)), rows)
+    found = Balance(_manager(ledger_id, rows, _whole_opening(is_whole, checkpoint, queues)), rows)
     for one, row in zip(queues, rows, strict=True):
         found.violations += _of_queue(one, row)
-    if told is not None:
-        found.violations += _of_checkpoint(ledger_id, is_whole, told, queues)
+    if checkpoint is not None:
+        found.violations += _of_checkpoint(ledger_id, is_whole, checkpoint, queues)
     if found.manager.difference:
         found.violations.append(_violation("unbalanced manager", found.manager, _detail(found.manager)))
     return found
 
 
-def _without_trace(ledger_id: str, told: CheckpointTotals, queues: list[QueueCounts]) -> list[QueueCounts]:
+def _without_trace(
+    ledger_id: str, checkpoint: CheckpointTotals, queues: list[QueueCounts]
+) -> list[QueueCounts]:
     """Queues that the checkpoint says held something, and of which nothing is seen."""
     known = {DELETED_QUEUES, *(one.queue_id for one in queues)}
-    missing = [queue for queue in sorted(told.totals) if queue not in known and _held(told, queue)]
+    missing = [
+        queue for queue in sorted(checkpoint.totals) if queue not in known and _held(checkpoint, queue)
+    ]
     return [QueueCounts(ledger_id=ledger_id, queue_id=queue, queue=f"#{queue}") for queue in missing]
 
 
-def _opening(one: QueueCounts, is_whole: bool, told: CheckpointTotals | None) -> int | None:
+def _opening(one: QueueCounts, is_whole: bool, checkpoint: CheckpointTotals | None) -> int | None:
     """What the queue held before the history; of one that was deleted before the checkpoint, which has only
     the sum of those, what there is a trace of."""
     if is_whole:
         return 0
-    if told is None:
+    if checkpoint is None:
         return None
-    if one.queue_id in told.totals:
-        return _held(told, one.queue_id) - _early_change(one)
+    if one.queue_id in checkpoint.totals:
+        return _held(checkpoint, one.queue_id) - _early_change(one)
     return one.seen if one.early_events else 0
 
 
-def _whole_opening(is_whole: bool, told: CheckpointTotals | None, queues: list[QueueCounts]) -> int | None:
+def _whole_opening(
+    is_whole: bool, checkpoint: CheckpointTotals | None, queues: list[QueueCounts]
+) -> int | None:
     if is_whole:
         return 0
-    if told is None:
+    if checkpoint is None:
         return None
-    return sum(_held(told, queue) for queue in told.totals) - sum(map(_early_change, queues))
+    return sum(_held(checkpoint, queue) for queue in checkpoint.totals) - sum(map(_early_change, queues))
 
 
-def _held(told: CheckpointTotals, queue_id: int) -> int:
-    arrived, ended = told.totals[queue_id]
+def _held(checkpoint: CheckpointTotals, queue_id: int) -> int:
+    arrived, ended = checkpoint.totals[queue_id]
     return arrived - sum(ended)
 
 
@@ -175,36 +181,36 @@ def _of_queue(one: QueueCounts, row: QueueSums) -> list[Violation]:
 
 
 def _of_checkpoint(
-    ledger_id: str, is_whole: bool, told: CheckpointTotals, queues: list[QueueCounts]
+    ledger_id: str, is_whole: bool, checkpoint: CheckpointTotals, queues: list[QueueCounts]
 ) -> list[Violation]:
     """Where the checkpoint counts otherwise than the events up to its position: of a whole history the two
     are equal, of another the checkpoint has no less."""
     found = []
     named = {one.queue_id: one.queue for one in queues}
-    for queue_id, (arrivals, ended) in sorted(_early(told, queues).items()):
-        said_arrived, said_ended = told.totals.get(queue_id, (0, NOTHING))
+    for queue_id, (arrivals, ended) in sorted(_early(checkpoint, queues).items()):
+        checkpoint_arrivals, checkpoint_ended = checkpoint.totals.get(queue_id, (0, NOTHING))
         off = [
-            f"{name}: {said} by the checkpoint, {seen} by the events"
-            for name, said, seen in (
-                ("arrivals", said_arrived, arrivals),
-                *zip(OUTCOMES, said_ended, ended, strict=True),
+            f"{name}: {by_checkpoint} by the checkpoint, {seen} by the events"
+            for name, by_checkpoint, seen in (
+                ("arrivals", checkpoint_arrivals, arrivals),
+                *zip(OUTCOMES, checkpoint_ended, ended, strict=True),
             )
-            if said < seen or (is_whole and said != seen)
+            if by_checkpoint < seen or (is_whole and by_checkpoint != seen)
         ]
         if off:
             name = named.get(queue_id, DELETED_NAME if queue_id == DELETED_QUEUES else f"#{queue_id}")
-            where = (ledger_id, queue_id, name, None, (told.position,))
+            where = (ledger_id, queue_id, name, None, (checkpoint.position,))
             found.append(Violation("checkpoint differs", *where, "; ".join(off)))
     return found
 
 
-def _early(told: CheckpointTotals, queues: list[QueueCounts]) -> dict[int, tuple[int, tuple[int, ...]]]:
+def _early(checkpoint: CheckpointTotals, queues: list[QueueCounts]) -> dict[int, tuple[int, tuple[int, ...]]]:
     """Per queue of the totals, what the events up to the checkpoint say."""
-    found: dict[int, tuple[int, tuple[int, ...]]] = dict.fromkeys(told.totals, (0, NOTHING))
+    found: dict[int, tuple[int, tuple[int, ...]]] = dict.fromkeys(checkpoint.totals, (0, NOTHING))
     for one in queues:
         if not one.early_events:
             continue
-        queue = one.queue_id if one.queue_id in told.totals else DELETED_QUEUES
+        queue = one.queue_id if one.queue_id in checkpoint.totals else DELETED_QUEUES
         arrivals, ended = found.get(queue, (0, NOTHING))
         together = tuple(a + b for a, b in zip(ended, one.early_ended, strict=True))
         found[queue] = (arrivals + one.early_arrivals, together)

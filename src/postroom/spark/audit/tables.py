@@ -23,7 +23,7 @@ from postroom.spark.pipeline.high_water_marks import Reached, reached
 from postroom.spark.pipeline.options import load_settings
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import ledger_names, ledger_uris
-from postroom.spark.pipeline.summing import sums_of_files
+from postroom.spark.pipeline.table_sums import sums_of_files
 from postroom.spark.store.formats import open_store
 from postroom.spark.store.protocol import NO_VERSION, Snapshot, TableError, TableState
 from postroom.spark.store.table_store import TableStore
@@ -116,20 +116,28 @@ def _newest(store: TableStore) -> Snapshot:
 def subject_of_tables(tables: Tables, elsewhere: Sequence[str]) -> Subject:
     """The subject of an audit of tables."""
     folder = Root(tables.root)
-    names, uris, told = ledger_names(tables.root), ledger_uris(folder), noted_openings(folder)
+    names, uris, openings = ledger_names(tables.root), ledger_uris(folder), noted_openings(folder)
     cuts = [
-        _cut(tables, ledger_id, names.get(ledger_id, ledger_id), uris.get(ledger_id, ""), told.get(ledger_id))
+        _cut(
+            tables,
+            ledger_id,
+            names.get(ledger_id, ledger_id),
+            uris.get(ledger_id, ""),
+            openings.get(ledger_id),
+        )
         for ledger_id in sorted(tables.events.positions)
     ]
-    opened = {cut.ledger_id: told[cut.ledger_id] for cut in cuts if cut.opened_from}
-    gaps = [*_gaps(tables), *_late_openings(cuts, told)]
+    opened = {cut.ledger_id: openings[cut.ledger_id] for cut in cuts if cut.opened_from}
+    gaps = [*_gaps(tables), *_late_openings(cuts, openings)]
     return Subject(tuple(cuts), opened, {}, elsewhere, gaps)
 
 
-def _cut(tables: Tables, ledger_id: str, name: str, uri: str, told: CheckpointTotals | None) -> Cut:
+def _cut(tables: Tables, ledger_id: str, name: str, uri: str, opening: CheckpointTotals | None) -> Cut:
     at = _least(tables, ledger_id)
     first = tables.events.openings.get(ledger_id, (1, 0))[0]
-    opened_from = 0 if first <= 1 else told.position if told and told.position <= at.position else None
+    opened_from = (
+        0 if first <= 1 else opening.position if opening and opening.position <= at.position else None
+    )
     place = (ledger_id, name, uri, first, at.position, at.position)
     return Cut(*place, at.epoch, at.epoch_id, 0, opened_from)
 
@@ -141,9 +149,9 @@ def _least(tables: Tables, ledger_id: str) -> Position:
     return min([tables.events.positions[ledger_id], *known], key=lambda at: at.position)
 
 
-def _late_openings(cuts: Iterable[Cut], told: Mapping[str, CheckpointTotals]) -> Iterator[Unproven]:
+def _late_openings(cuts: Iterable[Cut], openings: Mapping[str, CheckpointTotals]) -> Iterator[Unproven]:
     for cut in cuts:
-        if cut.opened_from is None and cut.ledger_id in told:
+        if cut.opened_from is None and cut.ledger_id in openings:
             yield Unproven(cut.ledger_id, "everything", OPENS_LATER, 0)
 
 
@@ -238,13 +246,13 @@ def _changed_events(tables: Tables, engine: Engine) -> list[Violation]:
     if not written:
         return []  # see `_gaps`
     return [
-        Violation("events changed", ledger_id, None, None, None, (), said)
+        Violation("events changed", ledger_id, None, None, None, (), difference)
         for ledger_id in sorted({*found, *written})
-        if (said := _said(found.get(ledger_id, NOTHING), written.get(ledger_id, NOTHING)))
+        if (difference := _difference(found.get(ledger_id, NOTHING), written.get(ledger_id, NOTHING)))
     ]
 
 
-def _said(found: RowSum, written: RowSum) -> str:
+def _difference(found: RowSum, written: RowSum) -> str:
     if found == written:
         return ""
     if found.rows != written.rows:

@@ -115,13 +115,13 @@ def batch_violations(stepped: DataFrame, last_time: Position) -> DataFrame:
     """Every branch that a commit has left undecided which decided for its batch, or for a later one, of its
     app. One row a branch: as many as there were attempts of tasks."""
     of_sinks = stays(stepped).where((F.col("kind") == "spark_branch") & F.col("name").isNotNull())
-    told = of_sinks.select(
+    named = of_sinks.select(
         "*",
         F.regexp_extract("name", SINK_BRANCH, 1).cast("long").alias("batch"),
         F.regexp_extract("name", SINK_BRANCH, 2).alias("app"),
     )
     key = ("ledger_id", "app", "batch", "holder", "name")
-    branches = told.groupBy(*key).agg(
+    branches = named.groupBy(*key).agg(
         *(F.min(name).alias(name) for name in ("serial", "queue_id", "queue", "entered")),
         F.max("left").alias("left"),
         F.max("left_time").alias("left_time"),
@@ -141,8 +141,8 @@ def batch_violations(stepped: DataFrame, last_time: Position) -> DataFrame:
         F.col("commit").isNull().alias("own"),
     )
     survived = (F.col("left_time") > F.col("next.left_time")) | F.col("is_held")
-    is_told = ~F.col("is_held") | (F.col("next.left_time") < last_time)
-    broken = beside.where(F.col("own") & (F.col("next.batch") >= F.col("batch")) & survived & is_told)
+    is_certain = ~F.col("is_held") | (F.col("next.left_time") < last_time)
+    broken = beside.where(F.col("own") & (F.col("next.batch") >= F.col("batch")) & survived & is_certain)
     detail = F.format_string("branch %s outlived the commit of batch %d", "name", "next.batch")
     positions = [F.col("entered"), F.col("next.left"), F.col("left")]
     return violation_rows(broken, "left out of its batch", positions, detail)

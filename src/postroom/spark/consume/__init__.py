@@ -6,7 +6,7 @@ positions, and its rows are the assignments in it. What proves that its rows are
 
 - `reader`: what the source gives Spark in this mode; `options`: its options
 - `foreach_batch`: for ``confirm=call``, and rows and position into a Delta table in one commit
-- `planning`: which range comes next and what is confirmed; `subscription`: the broker's part, asked
+- `planner`: which range comes next and what is confirmed; `subscription`: the broker's part, asked
 
 May import `tap`, `store` and what is below them; not `sink`.
 """

@@ -41,10 +41,10 @@ def write_files(rows: DataFrame, table_uri: str, partition_by: Sequence[str]) ->
     """Write rows as files of a table, in Spark's tasks. What a task that failed has written stays unnamed:
     Delta's VACUUM deletes it."""
     schema = to_arrow_schema(rows.schema, timezone="UTC")
-    told = rows.mapInArrow(FileWriter(table_uri, schema, tuple(partition_by)), _FILES).collect()
+    written = rows.mapInArrow(FileWriter(table_uri, schema, tuple(partition_by)), _FILES).collect()
     return [
         WrittenFile(row["path"], row["size_bytes"], row["rows"], row["statistics"], json.loads(row["place"]))
-        for row in told
+        for row in written
     ]
 
 
@@ -68,9 +68,9 @@ class FileWriter:
                     if name not in files:
                         files[name] = _OpenFile(self.table_uri, place, part.schema, stack)
                     files[name].write(part)
-        told = [file.told() for file in files.values()]
-        if told:
-            yield pa.RecordBatch.from_pylist(told)
+        records = [file.record() for file in files.values()]
+        if records:
+            yield pa.RecordBatch.from_pylist(records)
 
 
 class _OpenFile:
@@ -97,8 +97,8 @@ class _OpenFile:
                     self._least[name] = min(self._least.get(name, seen["min"]), seen["min"])
                     self._most[name] = max(self._most.get(name, seen["max"]), seen["max"])
 
-    def told(self) -> dict[str, Any]:
-        told = {
+    def record(self) -> dict[str, Any]:
+        record = {
             "numRecords": self._rows,
             "minValues": self._least,
             "maxValues": self._most,
@@ -108,7 +108,7 @@ class _OpenFile:
             "path": self._path,
             "size_bytes": self._filesystem.get_file_info(self._at).size,
             "rows": self._rows,
-            "statistics": json.dumps(told),
+            "statistics": json.dumps(record),
             "place": json.dumps(self._place),
         }
 

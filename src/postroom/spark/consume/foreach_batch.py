@@ -40,7 +40,7 @@ def confirm(
     ``SubscriptionEnded``, ``BrokerUnreachable``, ``OffsetsUnreadable``.
     """
     from postroom.spark.broker.options import Broker
-    from postroom.spark.consume.confirming import confirm_batch
+    from postroom.spark.consume.confirmation import confirm_batch
 
     return confirm_batch(batch, batch_id, Broker(broker, tls), subscription, checkpoint)
 
@@ -64,6 +64,6 @@ def append_once(
     several ledgers each has a transaction of its own. Raises ``AppendRefused``, ``PositionGap``,
     ``OffsetsUnreadable``.
     """
-    from postroom.spark.consume.appending import append_batch
+    from postroom.spark.consume.append import append_batch
 
     return append_batch(batch, batch_id, table_uri, app, columns, partition_by, checkpoint)

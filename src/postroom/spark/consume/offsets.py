@@ -13,7 +13,7 @@ import msgspec
 
 from postroom.spark.consume.errors import OffsetsUnreadable
 from postroom.spark.data_source.offset_log import Checkpoint, CheckpointUnreadable
-from postroom.spark.ledger_source.positions import BEGINNING, Position, PositionsInvalid, from_said, told
+from postroom.spark.ledger_source.positions import BEGINNING, Position, PositionsInvalid, from_dict, to_dict
 
 CHECKPOINT: Final = "checkpoint"
 SUBSCRIPTION: Final = "subscription"
@@ -39,31 +39,31 @@ class Offset:
         """Whether it is what Spark begins with, before the first batch."""
         return not self.ledger_id
 
-    def said(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As Spark keeps it."""
-        positions: dict[str, Any] = {} if self.is_initial else told({self.ledger_id: self.position})
+        positions: dict[str, Any] = {} if self.is_initial else to_dict({self.ledger_id: self.position})
         more = {BEGINS: True} if self.begins else {}
         return positions | {CHECKPOINT: self.checkpoint, SUBSCRIPTION: self.subscription} | more
 
 
-def offset_of(said: Mapping[str, Any]) -> Offset:
+def offset_of(fields: Mapping[str, Any]) -> Offset:
     """The inverse of `Offset.said`. Raises ``OffsetsUnreadable``."""
-    positions = positions_in(said)
-    checkpoint, subscription = said.get(CHECKPOINT), said.get(SUBSCRIPTION)
+    positions = positions_in(fields)
+    checkpoint, subscription = fields.get(CHECKPOINT), fields.get(SUBSCRIPTION)
     if not isinstance(checkpoint, str) or not isinstance(subscription, str) or len(positions) > 1:
         raise OffsetsUnreadable(
-            f"{dict(said)} is no offset of mode=consume: the checkpoint is another query's; give this one"
+            f"{dict(fields)} is no offset of mode=consume: the checkpoint is another query's; give this one"
             " its own"
         )
     for ledger_id, position in positions.items():
-        return Offset(checkpoint, subscription, ledger_id, position, said.get(BEGINS) is True)
+        return Offset(checkpoint, subscription, ledger_id, position, fields.get(BEGINS) is True)
     return Offset(checkpoint, subscription)
 
 
-def positions_in(said: Mapping[str, Any]) -> dict[str, Position]:
+def positions_in(fields: Mapping[str, Any]) -> dict[str, Position]:
     """The positions of an offset by ledger. Raises ``OffsetsUnreadable``."""
     try:
-        return from_said({name: value for name, value in said.items() if name not in _OWN})
+        return from_dict({name: value for name, value in fields.items() if name not in _OWN})
     except PositionsInvalid as error:
         raise OffsetsUnreadable(str(error)) from error
 
@@ -87,9 +87,9 @@ def ranges_of(checkpoint: str, batch_id: int) -> dict[str, Range]:
     """
     starts = offsets_of(checkpoint, batch_id - 1) if batch_id > 0 else {}
     found: dict[str, Range] = {}
-    for source, said in offsets_of(checkpoint, batch_id).items():
+    for source, fields in offsets_of(checkpoint, batch_id).items():
         after = positions_in(starts.get(source, {}))
-        for ledger_id, end in positions_in(said).items():
+        for ledger_id, end in positions_in(fields).items():
             if ledger_id in found:
                 raise OffsetsUnreadable(
                     f"two sources of this query read ledger {ledger_id}: write each into the table by a query"
@@ -113,16 +113,16 @@ def offsets_of(checkpoint: str, batch_id: int) -> dict[str, Mapping[str, Any]]:
             f"checkpoint {checkpoint} has no offsets of batch {batch_id}: is it this query's, and was this"
             " called in foreachBatch?"
         )
-    told = {end.source: _ledger_offset(end.offset) for end in ends}
-    return {source: said for source, said in told.items() if said is not None}
+    to_dict = {end.source: _ledger_offset(end.offset) for end in ends}
+    return {source: fields for source, fields in to_dict.items() if fields is not None}
 
 
 def _ledger_offset(line: str) -> Mapping[str, Any] | None:
     if line == _NO_OFFSET:
         return None
     try:
-        said = msgspec.json.decode(line)
-        positions_in(said)
+        fields = msgspec.json.decode(line)
+        positions_in(fields)
     except (msgspec.DecodeError, OffsetsUnreadable, AttributeError):
         return None
-    return said  # type: ignore[no-any-return]
+    return fields  # type: ignore[no-any-return]

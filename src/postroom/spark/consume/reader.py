@@ -15,7 +15,7 @@ from postroom.ledger.reading.definitions import Definitions
 from postroom.model.codes import Event, HolderKind
 from postroom.spark.consume.offsets import offset_of
 from postroom.spark.consume.options import ConsumeOptions
-from postroom.spark.consume.planning import ConsumePlanner
+from postroom.spark.consume.planner import ConsumePlanner
 from postroom.spark.consume.subscription import BrokerSubscription
 from postroom.spark.data_source.worker import in_task, made_ahead
 from postroom.spark.ledger_source.stream import SlicesPartition
@@ -28,7 +28,9 @@ def assigned_to(subscription: str) -> Wanted:
 
     def wanted(rows: Rows, definitions: Definitions) -> npt.NDArray[np.bool_]:
         own = [
-            number for number, said in definitions.holder_details.items() if said.get("name") == subscription
+            number
+            for number, detail in definitions.holder_details.items()
+            if detail.get("name") == subscription
         ]
         found: npt.NDArray[np.bool_] = (
             (rows["event"] == Event.ACQUIRE)
@@ -45,12 +47,12 @@ def _read(partition: InputPartition, schema: StructType, options: ConsumeOptions
 
 
 class ConsumeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Ranges of assignments. Spark's ``commit`` is not believed: see `planning`."""
+    """Ranges of assignments. Spark's ``commit`` is not believed: see `planner`."""
 
     def __init__(self, options: ConsumeOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._asked: BrokerSubscription | None = None
+        self._subscription: BrokerSubscription | None = None
         self._made: ConsumePlanner | None = None
 
     def __getstate__(self) -> Any:
@@ -58,25 +60,27 @@ class ConsumeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __setstate__(self, state: Any) -> None:
         self._options, self._schema = state
-        self._asked = self._made = None
+        self._subscription = self._made = None
 
     @property
     def _planner(self) -> ConsumePlanner:
         """Made where it is used: its connection stays on the driver."""
         if self._made is None:
             options = self._options
-            self._asked = BrokerSubscription(options.broker, options.subscription, options.broker_timeout_s)
-            self._made = ConsumePlanner(options, self._asked)
+            self._subscription = BrokerSubscription(
+                options.broker, options.subscription, options.broker_timeout_s
+            )
+            self._made = ConsumePlanner(options, self._subscription)
         return self._made
 
     def stop(self) -> None:
         """The query ends; what is assigned stays so."""
-        if self._asked is not None:
-            self._asked.close()
+        if self._subscription is not None:
+            self._subscription.close()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """A new checkpoint's id."""
-        return self._planner.initial().said()
+        return self._planner.initial().to_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """None: the subscription's window bounds a batch."""
@@ -88,7 +92,7 @@ class ConsumeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the batch that begins behind `start` ends."""
-        return self._planner.next(offset_of(start)).said()
+        return self._planner.next(offset_of(start)).to_dict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Even parts of the batch."""
@@ -101,7 +105,7 @@ class ConsumeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from _read(partition, self._schema, self._options)
 
 
-class ConsumeLook(DataSourceReader):
+class ConsumeBatchReader(DataSourceReader):
     """What is assigned and not confirmed now. Nothing is registered or confirmed."""
 
     def __init__(self, options: ConsumeOptions, schema: StructType) -> None:
@@ -111,8 +115,10 @@ class ConsumeLook(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """All of it."""
         options = self._options
-        with BrokerSubscription(options.broker, options.subscription, options.broker_timeout_s) as asked:
-            slices = ConsumePlanner(options, asked).unconfirmed()
+        with BrokerSubscription(
+            options.broker, options.subscription, options.broker_timeout_s
+        ) as subscription:
+            slices = ConsumePlanner(options, subscription).unconfirmed()
         return [SlicesPartition(slices)]
 
     @in_task

@@ -67,7 +67,7 @@ class Subscription(Protocol):
     def plan(self, checkpoint: str, takes_over: bool = False) -> Plan:
         """How it stands; refused for a checkpoint that isn't the registered one, unless that takes over."""
 
-    def look(self) -> Plan:
+    def current_plan(self) -> Plan:
         """How it stands, whoever asks."""
 
     def register(self, checkpoint: str, takes_over: bool) -> None:
@@ -96,19 +96,19 @@ class BrokerSubscription:
 
     def plan(self, checkpoint: str, takes_over: bool = False) -> Plan:
         """See `Subscription.plan`."""
-        return _plan(self._ask("PLAN", checkpoint=checkpoint, on_new_checkpoint=_on_new(takes_over)))
+        return _plan(self._request("PLAN", checkpoint=checkpoint, on_new_checkpoint=_on_new(takes_over)))
 
-    def look(self) -> Plan:
+    def current_plan(self) -> Plan:
         """See `Subscription.look`."""
-        return _plan(self._ask("READ"))
+        return _plan(self._request("READ"))
 
     def register(self, checkpoint: str, takes_over: bool) -> None:
         """See `Subscription.register`."""
-        self._ask("REGISTER", checkpoint=checkpoint, replace=takes_over)
+        self._request("REGISTER", checkpoint=checkpoint, replace=takes_over)
 
     def confirm(self, checkpoint: str, ledger_id: str, position: Position) -> int:
         """See `Subscription.confirm`."""
-        said = self._ask(
+        reply = self._request(
             "CONFIRM",
             checkpoint=checkpoint,
             ledger_id=ledger_id,
@@ -116,16 +116,16 @@ class BrokerSubscription:
             epoch_id=position.epoch_id,
             position=position.position,
         )
-        return int(said["ended"])
+        return int(reply["ended"])
 
     def close(self) -> None:
         """Close the connection; the next request makes another."""
         self._link.close()
 
-    def _ask(self, operation: str, **body: object) -> dict[str, Any]:
-        return self._patiently(lambda: self._request(operation, body))
+    def _request(self, operation: str, **body: object) -> dict[str, Any]:
+        return self._patiently(lambda: self._send_request(operation, body))
 
-    def _request(self, operation: str, body: dict[str, object]) -> dict[str, Any]:
+    def _send_request(self, operation: str, body: dict[str, object]) -> dict[str, Any]:
         try:
             reply = self._link.management().request(operation, kind=NOUN, name=self._name, body=body)
         except ManagementException as error:
@@ -145,12 +145,12 @@ class BrokerSubscription:
             return SubscriptionEnded(self._name, error.description)
         return ConsumeError(f"subscription {self._name}: {error}")
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
+    def _patiently(self, attempt: Callable[[], T]) -> T:
         """Ask until there is an answer, for as long as is allowed."""
         give_up_s, pause_s = time.monotonic() + self._timeout_s, _FIRST_PAUSE_S
         while True:
             try:
-                return ask()
+                return attempt()
             except (ConnectionLostException, JMSTimeoutException, OSError) as error:
                 self.close()
                 if time.monotonic() + pause_s >= give_up_s:
@@ -162,8 +162,8 @@ class BrokerSubscription:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
-def _plan(said: dict[str, Any]) -> Plan:
-    return Plan(**{field.name: said[field.name] for field in fields(Plan)})
+def _plan(attributes: dict[str, Any]) -> Plan:
+    return Plan(**{field.name: attributes[field.name] for field in fields(Plan)})
 
 
 def _on_new(takes_over: bool) -> str:

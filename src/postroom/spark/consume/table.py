@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from postroom.spark.consume.errors import ConsumeError
 from postroom.spark.ledger_source.positions import BEGINNING, LedgerDiverged, Position, check
-from postroom.spark.places.place import Look
+from postroom.spark.places.place import Snapshot
 
 _EPOCH: Final = "/epoch"
 _MARK_BITS: Final = 63
@@ -63,20 +63,20 @@ def transactions(app: str, positions: Mapping[str, Position]) -> list[tuple[str,
     return found
 
 
-def recorded_in(look: Look, told: Recorded) -> Position:
+def recorded_in(snapshot: Snapshot, committed: Recorded) -> Position:
     """The position of a table as one of the ledger that is looked at. Raises ``LedgerDiverged``: no run of
     this ledger wrote it."""
-    if told.position == 0:
+    if committed.position == 0:
         return BEGINNING
-    for epoch in look.epochs:
-        if epoch_mark(epoch.epoch_id.hex()) == told.epoch_mark:
-            found = Position(epoch.number, epoch.epoch_id.hex(), told.position)
-            check(look, found)
+    for epoch in snapshot.epochs:
+        if epoch_mark(epoch.epoch_id.hex()) == committed.epoch_mark:
+            found = Position(epoch.number, epoch.epoch_id.hex(), committed.position)
+            check(snapshot, found)
             return found
-    if told.position < look.first_position:  # retention has dropped that run's records
-        return Position(0, "", told.position)
+    if committed.position < snapshot.first_position:  # retention has dropped that run's records
+        return Position(0, "", committed.position)
     raise LedgerDiverged(
-        look.ledger_id,
-        Position(0, "", told.position),
+        snapshot.ledger_id,
+        Position(0, "", committed.position),
         "no epoch of this ledger is the one that the table names",
     )

@@ -51,11 +51,11 @@ def remembering(struct: StructType, options: Mapping[str, str]) -> StructType:
         return struct
     kept = {name: text for name, text in own_options(options).items() if name not in SECRETS}
     first, *others = struct.fields
-    told = {**(first.metadata or {}), _REMEMBERED: json.dumps(kept, sort_keys=True)}
-    return StructType([StructField(first.name, first.dataType, first.nullable, told), *others])
+    metadata = {**(first.metadata or {}), _REMEMBERED: json.dumps(kept, sort_keys=True)}
+    return StructType([StructField(first.name, first.dataType, first.nullable, metadata), *others])
 
 
 def remembered(schema: StructType, options: Mapping[str, str]) -> dict[str, str]:
     """The options of a read: those of its own, and before them those of the table that it is of."""
-    told = next((f.metadata[_REMEMBERED] for f in schema.fields if _REMEMBERED in (f.metadata or {})), "{}")
-    return {**json.loads(told), **own_options(options)}
+    kept = next((f.metadata[_REMEMBERED] for f in schema.fields if _REMEMBERED in (f.metadata or {})), "{}")
+    return {**json.loads(kept), **own_options(options)}

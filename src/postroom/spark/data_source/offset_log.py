@@ -60,10 +60,10 @@ class Checkpoint:
                 f"{name} of checkpoint {self.location} is cut off: restore the checkpoint, or begin with a"
                 " new one"
             )
-        told = lines[_HEAD_LINES:]
+        entries = lines[_HEAD_LINES:]
         if lines[0] != _WITH_NAMES:
-            return [SourceOffset(str(index), line) for index, line in enumerate(told)]
-        named = (line.partition(_NAME_MARK) for line in told)
+            return [SourceOffset(str(index), line) for index, line in enumerate(entries)]
+        named = (line.partition(_NAME_MARK) for line in entries)
         return [SourceOffset(source, offset) for source, _, offset in named]
 
     def has(self, name: str) -> bool:

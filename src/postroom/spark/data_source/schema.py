@@ -25,19 +25,21 @@ def struct_of(columns: Iterable[tuple[str, pa.DataType, str]], never_null: froze
     )
 
 
-def check_asked(asked: StructType, own: StructType, what: str) -> None:
+def check_requested(requested: StructType, own: StructType, what: str) -> None:
     """Whether each column asked for is one of the own, of its type, and NOT NULL only where that is so.
 
     `what` has them. Raises ``SourceOptionError``.
     """
-    unknown = [name for name in asked.names if name not in own.names]
+    unknown = [name for name in requested.names if name not in own.names]
     if unknown:
         wrong, there = ", ".join(unknown), ", ".join(own.names)
         raise SourceOptionError(f"{what} have no columns {wrong}; they have {there}")
-    for field in asked.fields:
+    for field in requested.fields:
         mine = own[field.name]
-        told, wanted = field.dataType.simpleString(), mine.dataType.simpleString()
-        if told != wanted:
-            raise SourceOptionError(f"column {field.name} is {wanted}, not {told}: cast it after reading")
+        requested_type, wanted = field.dataType.simpleString(), mine.dataType.simpleString()
+        if requested_type != wanted:
+            raise SourceOptionError(
+                f"column {field.name} is {wanted}, not {requested_type}: cast it after reading"
+            )
         if mine.nullable and not field.nullable:
             raise SourceOptionError(f"column {field.name} can be null: leave NOT NULL away")

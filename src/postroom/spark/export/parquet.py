@@ -134,12 +134,12 @@ class Export:
     def _wanted(self) -> list[Segment]:
         """The sealed files that aren't done, oldest first."""
         self._place.check()
-        look = self._place.look()
-        done = set(self._objects.names(f"{NOTES}/{look.ledger_id}"))
-        sealed = [each for each in look.segments if each.is_sealed and each.record_count]
+        snapshot = self._place.snapshot()
+        done = set(self._objects.names(f"{NOTES}/{snapshot.ledger_id}"))
+        sealed = [each for each in snapshot.segments if each.is_sealed and each.record_count]
         for segment in sealed:
             if _note_name(segment) in done:
-                self._check_same(segment, look.ledger_id)
+                self._check_same(segment, snapshot.ledger_id)
         return [each for each in sealed if _note_name(each) not in done]
 
     def _notes(self, segments: Sequence[Segment], jobs: int) -> Iterator[Note]:

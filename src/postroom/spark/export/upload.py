@@ -65,7 +65,7 @@ class Upload:
 
         Raises ``UploadRefused``, ``LedgerCorrupt`` for a file that is damaged here, OSError.
         """
-        segments = [each for each in self._watch.look().segments if each.is_sealed]
+        segments = [each for each in self._watch.snapshot().segments if each.is_sealed]
         if not segments:
             return
         ledger_id = str(UUID(bytes=segments[0].ledger_id))
@@ -80,13 +80,15 @@ class Upload:
             if first == segments[0].number and segments[0].first_position > 1:
                 yield from self._put_opening(disk, segments, manifest)
 
-    def watch(self, stop: Event, told: Callable[[Uploaded], None], every_s: float = WATCH_EVERY_S) -> None:
+    def watch(
+        self, stop: Event, on_uploaded: Callable[[Uploaded], None], every_s: float = WATCH_EVERY_S
+    ) -> None:
         """`run` again and again, until `stop`. A look that a broker's own work disturbs is repeated."""
         while not stop.is_set():
             # A file may go, or be renamed, between the look and the reading: the next look sees it.
             with contextlib.suppress(FileNotFoundError):
                 for each in self.run():
-                    told(each)
+                    on_uploaded(each)
             stop.wait(every_s)
 
     def _put_events(self, disk: Disk, number: int, kind: str) -> Iterator[Uploaded]:

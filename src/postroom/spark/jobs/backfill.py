@@ -21,8 +21,8 @@ from pyspark.sql.types import StructType
 from postroom.spark.consume.table import open_table
 from postroom.spark.data_source.worker import in_task
 from postroom.spark.filesystems.objects import Objects
-from postroom.spark.jobs.acting import Progress
 from postroom.spark.jobs.errors import OptionInvalid
+from postroom.spark.jobs.execution import Progress
 from postroom.spark.jobs.plan import (
     RESULTS_FILE,
     RESULTS_SCHEMA,
@@ -144,8 +144,8 @@ class _Stage:
             if self.uri:
                 name = file_name(ROWS_FILE, partition, number, uuid4().hex)
                 Plan(self.uri).write(name, chunk[0].schema, chunk)
-            told = {"partition": partition, "number": number, "name": name, "rows": rows}
-            yield pa.RecordBatch.from_pylist([told], schema=_WROTE_SCHEMA)
+            record = {"partition": partition, "number": number, "name": name, "rows": rows}
+            yield pa.RecordBatch.from_pylist([record], schema=_WROTE_SCHEMA)
 
 
 def _chunks(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:

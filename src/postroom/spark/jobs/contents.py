@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from postroom.spark.data_source.worker import in_task
-from postroom.spark.jobs.standing import STATE_COLUMNS
+from postroom.spark.jobs.queued_messages import STATE_COLUMNS
 from postroom.spark.ledger_source.names import Names
 from postroom.spark.messages.decode import decode
 from postroom.spark.messages.rows import Events

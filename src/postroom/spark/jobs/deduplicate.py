@@ -8,8 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from postroom.manager.administration.message_jobs import DISCARD
 from postroom.spark.jobs.contents import CONTENT_COLUMNS, with_contents
 from postroom.spark.jobs.errors import OptionInvalid
-from postroom.spark.jobs.planning import KEPT_COLUMNS, RULE_COLUMN, Decision
-from postroom.spark.jobs.standing import Looked, standing
+from postroom.spark.jobs.plan_builder import KEPT_COLUMNS, RULE_COLUMN, Decision
+from postroom.spark.jobs.queued_messages import LedgerAtPosition, queued_messages
 from postroom.spark.messages.schema import FULL_SCHEMA, TYPED_MAP
 
 BY_MESSAGE_ID: Final = ("message_id", "message_id_type")
@@ -29,13 +29,13 @@ def check_columns(by: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def duplicates(
-    spark: SparkSession, ledger: Looked, queue: str, by: tuple[str, ...], keeps: bool
+    spark: SparkSession, ledger: LedgerAtPosition, queue: str, by: tuple[str, ...], keeps: bool
 ) -> DataFrame:
     """The free messages of a queue that are duplicates of one before them, which somebody may hold.
 
     A message with a null in one of the columns is nobody's duplicate.
     """
-    here = standing(spark, ledger, queue, False)
+    here = queued_messages(spark, ledger, queue, False)
     place = ledger.place()
     seen = with_contents(here, place, ledger.ledger_id, [name for name in CONTENT_COLUMNS if name in by])
     for name in by:

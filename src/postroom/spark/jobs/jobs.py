@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from postroom.spark.jobs import backfill, deduplicate, triage
 from postroom.spark.jobs.errors import CannotBeDone, OptionInvalid
 from postroom.spark.jobs.plan import Manifest, Plan
-from postroom.spark.jobs.planning import Decision, make_plan
+from postroom.spark.jobs.plan_builder import Decision, make_plan
+from postroom.spark.jobs.queued_messages import LedgerAtPosition, check_queue, open_ledger
 from postroom.spark.jobs.rules import Rules, check_targets
-from postroom.spark.jobs.standing import Looked, check_queue, look
 
 TRIAGE: Final = "triage"
 DEDUPLICATE: Final = "deduplicate"
@@ -74,7 +74,7 @@ def made_before(where: Where, kind: str, digest: str) -> Manifest | None:
 def plan_triage(spark: SparkSession, where: Where, rules: Rules) -> Manifest:
     """What is to be done with the messages of a queue by rules. Raises ``JobError``, ``LedgerError``,
     ``PySparkException``, OSError."""
-    ledger = look(where.data, where.token)
+    ledger = open_ledger(where.data, where.token)
     check_queue(ledger, where.queue)
     check_targets(rules, ledger.kinds)
     triage.check_rules(spark, rules)
@@ -90,14 +90,14 @@ def digest_of(said: object) -> str:
 def plan_deduplicate(spark: SparkSession, where: Where, by: tuple[str, ...]) -> Manifest:
     """Which messages of a queue are duplicates. Raises as `plan_triage`."""
     by = deduplicate.check_columns(by)
-    ledger = look(where.data, where.token)
+    ledger = open_ledger(where.data, where.token)
     check_queue(ledger, where.queue)
     rows = deduplicate.duplicates(spark, ledger, where.queue, by, bool(where.out))
     return _planned(where, DEDUPLICATE, digest_of(by), ledger, rows, [deduplicate.DUPLICATE])
 
 
 def _planned(
-    where: Where, kind: str, digest: str, ledger: Looked, rows: DataFrame, decisions: list[Decision]
+    where: Where, kind: str, digest: str, ledger: LedgerAtPosition, rows: DataFrame, decisions: list[Decision]
 ) -> Manifest:
     created = datetime.now(UTC).isoformat(timespec="seconds")
     empty = Manifest(where.job, kind, where.queue, digest, created, ledger.ledger_id, ledger.through)

@@ -112,14 +112,14 @@ def as_text(manifest: Manifest) -> str:
 def parse_manifest(text: bytes, where: str) -> Manifest:
     """The other way round. Raises ``CannotBeDone``."""
     try:
-        told = json.loads(text)
-        if told["format"] != FORMAT:
+        fields = json.loads(text)
+        if fields["format"] != FORMAT:
             raise CannotBeDone(
-                f"{where}: a plan of format {told['format']!r}; this version reads format {FORMAT}"
+                f"{where}: a plan of format {fields['format']!r}; this version reads format {FORMAT}"
             )
         for name, kind in (("files", PlanFile), ("discarded", PlanFile), ("counts", Count)):
-            told[name] = tuple(kind(**each) for each in told[name])
-        return Manifest(**told)
+            fields[name] = tuple(kind(**each) for each in fields[name])
+        return Manifest(**fields)
     except (ValueError, KeyError, TypeError) as error:
         raise CannotBeDone(f"{where} is no plan: {error!r}") from None
 

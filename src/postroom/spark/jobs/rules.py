@@ -107,8 +107,8 @@ def _why_no_target(to: str, kinds: Mapping[str, str]) -> str:
 
 def digest_of(rules: Iterable[Rule]) -> str:
     """The same for rules that do the same."""
-    said = "\n".join(repr((rule.when, rule.action, rule.to)) for rule in rules)
-    return hashlib.sha256(said.encode()).hexdigest()
+    text = "\n".join(repr((rule.when, rule.action, rule.to)) for rule in rules)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class _Reader:
@@ -125,51 +125,51 @@ class _Reader:
     def rules(self, document: Mapping[str, Any]) -> tuple[Rule, ...]:
         for key in document.keys() - {_RULE}:
             self._wrong((key,), f"there is no setting {key!r}: a file has rules, each under [[{_RULE}]]")
-        told = document.get(_RULE, [])
-        if not isinstance(told, list) or not all(isinstance(each, dict) for each in told):
+        tables = document.get(_RULE, [])
+        if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
             self._wrong((_RULE,), f"rules are a list: each begins with [[{_RULE}]]")
             return ()
-        if not told:
+        if not tables:
             self._wrong((), f"there is no rule: each begins with [[{_RULE}]]")
-        if len(told) > MAX_RULES:
-            self._wrong((), f"there are {len(told):,} rules; at most {MAX_RULES:,} are allowed")
+        if len(tables) > MAX_RULES:
+            self._wrong((), f"there are {len(tables):,} rules; at most {MAX_RULES:,} are allowed")
             return ()
-        found = [rule for number, each in enumerate(told) if (rule := self._rule(number, each)) is not None]
+        found = [rule for number, each in enumerate(tables) if (rule := self._rule(number, each)) is not None]
         self._check_names(found)
         return tuple(found)
 
-    def _rule(self, number: int, told: dict[str, Any]) -> Rule | None:
+    def _rule(self, number: int, table: dict[str, Any]) -> Rule | None:
         before = len(self.findings)
-        for key in sorted(told.keys() - set(_KEYS)):
+        for key in sorted(table.keys() - set(_KEYS)):
             self._wrong((_RULE, number, key), f"a rule has no setting {key!r}: {', '.join(_KEYS)}")
-        said = {key: self._text_of(number, told, key) for key in _KEYS}
-        name = said["name"] or f"rule {number + 1}"
-        self._check(number, said, name)
+        texts = {key: self._text_of(number, table, key) for key in _KEYS}
+        name = texts["name"] or f"rule {number + 1}"
+        self._check(number, texts, name)
         if len(self.findings) > before:
             return None
         line = line_of(self._text, (_RULE, number))
-        return Rule(name, said["when"], said["action"], said["to"], line)
+        return Rule(name, texts["when"], texts["action"], texts["to"], line)
 
-    def _text_of(self, number: int, told: dict[str, Any], key: str) -> str:
-        value = told.get(key, "")
+    def _text_of(self, number: int, table: dict[str, Any], key: str) -> str:
+        value = table.get(key, "")
         if not isinstance(value, str):
             self._wrong((_RULE, number, key), f"{key} is {value!r}, must be text")
             return ""
         return value.strip()
 
-    def _check(self, number: int, said: Mapping[str, str], name: str) -> None:
+    def _check(self, number: int, texts: Mapping[str, str], name: str) -> None:
         path = (_RULE, number)
         if len(name) > MAX_NAME_CHARS or not name.isprintable():
             self._wrong((*path, "name"), f"a name has at most {MAX_NAME_CHARS} printable characters")
-        if not said["when"]:
+        if not texts["when"]:
             self._wrong((*path, "when"), f"rule {name!r} has no `when`: an expression of Spark SQL, or true")
-        if said["action"] not in ACTIONS:
+        if texts["action"] not in ACTIONS:
             self._wrong(
-                (*path, "action"), f"rule {name!r}: action is {said['action']!r}, must be {_one_of(ACTIONS)}"
+                (*path, "action"), f"rule {name!r}: action is {texts['action']!r}, must be {_one_of(ACTIONS)}"
             )
-        elif said["action"] == FORWARD and not said["to"]:
+        elif texts["action"] == FORWARD and not texts["to"]:
             self._wrong((*path, "action"), f"rule {name!r} forwards and has no `to`, the queue")
-        elif said["action"] in (DISCARD, LEAVE) and said["to"]:
+        elif texts["action"] in (DISCARD, LEAVE) and texts["to"]:
             self._wrong(
                 (*path, "to"), f"rule {name!r} has a `to`, which only {FORWARD} and {REPLAY} can have"
             )

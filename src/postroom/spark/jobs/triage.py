@@ -11,9 +11,15 @@ from pyspark.sql.types import BooleanType, StructType
 from postroom.manager.administration.message_jobs import DISCARD
 from postroom.spark.jobs.contents import CONTENT_COLUMNS, with_contents
 from postroom.spark.jobs.errors import RulesInvalid
-from postroom.spark.jobs.planning import KEPT_COLUMNS, RULE_COLUMN, Decision
+from postroom.spark.jobs.plan_builder import KEPT_COLUMNS, RULE_COLUMN, Decision
+from postroom.spark.jobs.queued_messages import (
+    REASON_COLUMNS,
+    STATE_COLUMNS,
+    LedgerAtPosition,
+    fields_of,
+    queued_messages,
+)
 from postroom.spark.jobs.rules import Rule, Rules
-from postroom.spark.jobs.standing import REASON_COLUMNS, STATE_COLUMNS, Looked, fields_of, standing
 from postroom.spark.messages.schema import EVENT_COLUMNS, FULL_SCHEMA, messages_struct
 
 _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
@@ -21,9 +27,9 @@ _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
 
 def columns_of_rules() -> StructType:
     """What rules can speak of: the columns of messages, and how and why a message is there."""
-    told = {**STATE_COLUMNS, **REASON_COLUMNS}
-    own = [field for field in messages_struct(FULL_SCHEMA).fields if field.name not in told]
-    return StructType([*own, *fields_of(told)])
+    columns = {**STATE_COLUMNS, **REASON_COLUMNS}
+    own = [field for field in messages_struct(FULL_SCHEMA).fields if field.name not in columns]
+    return StructType([*own, *fields_of(columns)])
 
 
 def check_rules(spark: SparkSession, rules: Rules) -> None:
@@ -50,8 +56,8 @@ def _why_not(empty: DataFrame, rule: Rule) -> str:
 
 def _in_one_line(error: Exception) -> str:
     """What Spark says, without the plan that it says it about."""
-    said = _SQL_STATE.sub("", str(error)).strip()
-    return " ".join(said.split("\n== SQL", 1)[0].split())
+    text = _SQL_STATE.sub("", str(error)).strip()
+    return " ".join(text.split("\n== SQL", 1)[0].split())
 
 
 def decisions_of(rules: Rules) -> list[Decision]:
@@ -59,21 +65,23 @@ def decisions_of(rules: Rules) -> list[Decision]:
     return [Decision(rule.name, rule.action, rule.to) for rule in rules.rules]
 
 
-def decided(spark: SparkSession, ledger: Looked, queue: str, rules: Rules, keeps: bool) -> DataFrame:
+def decided(
+    spark: SparkSession, ledger: LedgerAtPosition, queue: str, rules: Rules, keeps: bool
+) -> DataFrame:
     """The free messages of a queue, each with its rule, in the order of their places; `keeps`: with all that
     is kept of those that are discarded."""
-    asked = names_in(rules.rules)
-    rows = standing(spark, ledger, queue, bool(asked & REASON_COLUMNS.keys())).where("is_free")
+    names = names_in(rules.rules)
+    rows = queued_messages(spark, ledger, queue, bool(names & REASON_COLUMNS.keys())).where("is_free")
     rows = rows.drop("is_free").orderBy("position", "ordinal", "serial")
-    contents = contents_for(asked, keeps and DISCARD in rules.actions())
+    contents = contents_for(names, keeps and DISCARD in rules.actions())
     rows = with_contents(rows, ledger.place(), ledger.ledger_id, contents)
     rows = rows.withColumns({"ledger_id": F.lit(ledger.ledger_id), "queue": F.lit(queue)})
     return rows.withColumn(RULE_COLUMN, _which(rules.rules))
 
 
-def contents_for(asked: set[str], keeps: bool) -> list[str]:
+def contents_for(names: set[str], keeps: bool) -> list[str]:
     """Which columns of messages must be read; `body_state` wherever any is."""
-    wanted = asked | set(KEPT_COLUMNS if keeps else ())
+    wanted = names | set(KEPT_COLUMNS if keeps else ())
     found = [name for name in CONTENT_COLUMNS if name in wanted]
     if found and "body_state" not in found:
         found.append("body_state")

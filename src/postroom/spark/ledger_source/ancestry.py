@@ -20,7 +20,7 @@ from postroom.spark.places.place import Messages, Place
 MAX_GENERATIONS: Final = 1000
 """A chain of parents is followed so far: what was dead-lettered and replayed 500 times has all of it."""
 
-TOLD_COLUMNS: Final = frozenset(
+ANCESTRY_COLUMNS: Final = frozenset(
     [
         "message_id",
         "correlation_id",
@@ -47,7 +47,7 @@ _PLAIN: Final = (
     "unique_id_len",
     "creation_us",
 )
-_SAID: Final = ("message_id_type", "correlation_id_type", "group_id_len", "creation_us")
+_HEADER_FIELDS: Final = ("message_id_type", "correlation_id_type", "group_id_len", "creation_us")
 """An arrival that says none of these was written without the ids of its message."""
 
 
@@ -59,7 +59,7 @@ class Ancestry:
         self._place: Final = place
         self._through: Final = through
 
-    def told(self, rows: Rows) -> Rows:
+    def with_ancestry(self, rows: Rows) -> Rows:
         """The same rows; of arrivals that were made of others with their ids and roots.
 
         As far as the history tells. Raises ``LedgerError``, ``OSError``.
@@ -74,11 +74,11 @@ class Ancestry:
     def _with_ids(self, rows: Rows, children: npt.NDArray[np.bool_]) -> tuple[Array, npt.NDArray[np.uint8]]:
         arrivals: Any = rows.arrivals
         nameless = children & ((arrivals["flags"] & int(ArrivalFlag.BODY_SHARED)) != 0)
-        for field in _SAID:
+        for field in _HEADER_FIELDS:
             nameless &= arrivals[field] == 0
         if not nameless.any():
             return arrivals, rows.names
-        found = self._look_for(arrivals["body_serial"][nameless])
+        found = self._lookup(arrivals["body_serial"][nameless])
         mine = np.flatnonzero(nameless)[found.found]
         made, own = arrivals.copy(), found.arrivals[found.found]
         for field in _PLAIN:
@@ -93,7 +93,7 @@ class Ancestry:
         serials, queues = arrivals["parent_serial"][children], arrivals["parent_queue"][children]
         going = np.arange(len(children))
         for _ in range(MAX_GENERATIONS):
-            parents = self._look_for(serials[going])
+            parents = self._lookup(serials[going])
             further = parents.found & are_children(parents.arrivals)
             if not further.any():
                 break
@@ -104,5 +104,5 @@ class Ancestry:
         root_serials[children], root_queues[children] = serials, queues
         return {ROOT_SERIAL: root_serials, ROOT_QUEUE: root_queues}
 
-    def _look_for(self, serials: Array) -> Messages:
+    def _lookup(self, serials: Array) -> Messages:
         return self._place.arrivals(np.asarray(serials, np.uint64), self._through)

@@ -164,12 +164,12 @@ def _sent(rows: Rows, known: Known) -> pa.Array:
 def _reason(rows: Rows, known: Known) -> pa.Array:
     """The JSON that a rejection or dead-letter event carries; null elsewhere."""
     transitions = rows.transitions
-    told = None if transitions is None else transitions["detail_len"] > 0
-    if transitions is None or told is None or not told.any():
+    has_detail = None if transitions is None else transitions["detail_len"] > 0
+    if transitions is None or has_detail is None or not has_detail.any():
         return pa.nulls(len(rows), pa.string())
-    records = transitions[told]
+    records = transitions[has_detail]
     texts = utf8(heap_strings(rows.names, records["detail_offset"], records["detail_len"], pa.binary()))
-    return pc.replace_with_mask(pa.nulls(len(rows), pa.string()), pa.array(told), texts)
+    return pc.replace_with_mask(pa.nulls(len(rows), pa.string()), pa.array(has_detail), texts)
 
 
 def _names_of(attribute: str, field: str) -> Build:

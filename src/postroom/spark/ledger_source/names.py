@@ -146,31 +146,31 @@ class Known:
     @cached_property
     def receiving(self) -> Names:
         """Names of receiving channels by producer."""
-        told = self._definitions.receiving_channels
-        return Names({number: channel for number, (channel, _) in told.items()})
+        channels = self._definitions.receiving_channels
+        return Names({number: channel for number, (channel, _) in channels.items()})
 
     @cached_property
     def origins(self) -> Names:
         """The ledgers that those channels receive from, by producer."""
-        told = self._definitions.receiving_channels
-        return Names({number: str(UUID(hex=ledger)) for number, (_, ledger) in told.items() if ledger})
+        channels = self._definitions.receiving_channels
+        return Names({number: str(UUID(hex=ledger)) for number, (_, ledger) in channels.items() if ledger})
 
     def of_holder(self, field: str) -> Names:
         """What is said of holders under `field` of their details."""
-        return self._said("holder", field)
+        return self._from_details("holder", field)
 
     def of_producer(self, field: str) -> Names:
         """What is said of producers under `field` of their details."""
-        return self._said("producer", field)
+        return self._from_details("producer", field)
 
-    def _said(self, who: str, field: str) -> Names:
+    def _from_details(self, who: str, field: str) -> Names:
         names = self._tables.get((who, field))
         if names is None:
             details = self._definitions.holder_details
             if who == "producer":
                 details = self._definitions.producer_details
-            told = {number: said.get(field) for number, said in details.items()}
-            names = Names({number: str(text) for number, text in told.items() if text})
+            texts = {number: detail.get(field) for number, detail in details.items()}
+            names = Names({number: str(text) for number, text in texts.items() if text})
             self._tables[who, field] = names
         return names
 

@@ -131,12 +131,12 @@ def _queues(options: OptionReader) -> frozenset[str] | None:
 
 def _texts(text: str, name: str) -> tuple[str, ...]:
     try:
-        told = json.loads(text)
+        parsed = json.loads(text)
     except ValueError as error:
         raise SourceOptionError(f'option "{name}" is no JSON list: {error}') from error
-    if not isinstance(told, list) or not told or not all(isinstance(one, str) and one for one in told):
+    if not isinstance(parsed, list) or not parsed or not all(isinstance(one, str) and one for one in parsed):
         raise SourceOptionError(f'option "{name}" is a JSON list of texts, not {text}')
-    return tuple(told)
+    return tuple(parsed)
 
 
 def _start(options: OptionReader) -> Start:

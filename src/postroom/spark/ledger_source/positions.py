@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from postroom.ledger.errors import LedgerError
 
 if TYPE_CHECKING:
-    from postroom.spark.places.place import Epoch, Look
+    from postroom.spark.places.place import Epoch, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ class LedgerDiverged(LedgerError):
 
 def to_json(positions: Positions) -> str:
     """``{"<ledger>": {"epoch": 3, "epoch_id": "…", "position": 812}}``, one text for equal positions."""
-    return json.dumps(told(positions))
+    return json.dumps(to_dict(positions))
 
 
-def told(positions: Positions) -> dict[str, dict[str, int | str]]:
+def to_dict(positions: Positions) -> dict[str, dict[str, int | str]]:
     """The same before it is text: the offset of a stream."""
     return {
         ledger_id: {"epoch": p.epoch, "epoch_id": p.epoch_id, "position": p.position}
@@ -76,22 +76,22 @@ def from_json(text: str) -> dict[str, Position]:
         raise PositionsInvalid(f"positions are not JSON ({error}): {text!r}") from error
     if not isinstance(decoded, dict):
         raise PositionsInvalid(f"positions are a JSON object by ledger id, not {text!r}")
-    return from_said(decoded)
+    return from_dict(decoded)
 
 
-def from_said(said: Mapping[str, object]) -> dict[str, Position]:
-    """The inverse of `told`. Raises ``PositionsInvalid``."""
-    return {str(ledger_id): _position(ledger_id, one) for ledger_id, one in said.items()}
+def from_dict(value: Mapping[str, object]) -> dict[str, Position]:
+    """The inverse of `to_dict`. Raises ``PositionsInvalid``."""
+    return {str(ledger_id): _position(ledger_id, one) for ledger_id, one in value.items()}
 
 
-def _position(ledger_id: str, said: object) -> Position:
-    if isinstance(said, dict):
-        epoch, epoch_id, position = said.get("epoch"), said.get("epoch_id"), said.get("position")
+def _position(ledger_id: str, value: object) -> Position:
+    if isinstance(value, dict):
+        epoch, epoch_id, position = value.get("epoch"), value.get("epoch_id"), value.get("position")
         if _is_count(epoch) and _is_count(position) and isinstance(epoch_id, str):
             return Position(epoch, epoch_id, position)
     raise PositionsInvalid(
         f'ledger {ledger_id}: a position is {{"epoch": number, "epoch_id": text, "position": number}}, not '
-        f"{said!r}"
+        f"{value!r}"
     )
 
 
@@ -99,33 +99,33 @@ def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and value >= 0
 
 
-def position_in(look: "Look", position: int) -> Position:
-    """A position of a look with the epoch that wrote it; of what lies before the history, with its first
+def position_in(snapshot: "Snapshot", position: int) -> Position:
+    """A position of a snapshot with the epoch that wrote it; of what lies before the history, with its first
     epoch."""
     if position == 0:
         return BEGINNING
-    epochs = look.epochs
+    epochs = snapshot.epochs
     within = [epoch for epoch in epochs if epoch.first_position <= position]
     epoch = within[-1] if within else epochs[0]
     return Position(epoch.number, epoch.epoch_id.hex(), position)
 
 
-def check(look: "Look", position: Position) -> None:
-    """Whether what was read up to `position` is the history that `look` shows.
+def check(snapshot: "Snapshot", position: Position) -> None:
+    """Whether what was read up to `position` is the history that `snapshot` shows.
 
     Raises ``LedgerDiverged``: past the seal of its epoch, another epoch of that number, no such epoch. An
     epoch that retention has dropped can't be held against anything; whether that lost records is for the
     caller to see (`look.first_position`).
     """
-    if position.position == 0 or position.epoch < look.epochs[0].number:
+    if position.position == 0 or position.epoch < snapshot.epochs[0].number:
         return
-    why = _why_not(look, position)
+    why = _why_not(snapshot, position)
     if why:
-        raise LedgerDiverged(look.ledger_id, position, why)
+        raise LedgerDiverged(snapshot.ledger_id, position, why)
 
 
-def _why_not(look: "Look", position: Position) -> str:
-    epochs = look.epochs
+def _why_not(snapshot: "Snapshot", position: Position) -> str:
+    epochs = snapshot.epochs
     own = _numbered(epochs, position.epoch)
     if own is None:
         return f"there is no such epoch, the newest is {epochs[-1].number}"
@@ -133,8 +133,8 @@ def _why_not(look: "Look", position: Position) -> str:
         return f"epoch {own.number} has the id {own.epoch_id.hex()}, not {position.epoch_id}"
     if own is not epochs[-1] and position.position > own.last_position:
         return f"epoch {own.number} was sealed at position {own.last_position}"
-    if position.position > look.durable_through:
-        return f"the ledger ends at position {look.durable_through}"
+    if position.position > snapshot.durable_through:
+        return f"the ledger ends at position {snapshot.durable_through}"
     if own is not epochs[0] and position.position < own.first_position - 1:
         return f"epoch {own.number} begins at position {own.first_position}"
     return ""

@@ -9,7 +9,7 @@ from postroom.manager.kernel.options import KIND_QUEUE, KIND_TOPIC
 from postroom.spark.data_source.errors import SourceOptionError
 from postroom.spark.data_source.option_names import nearest
 from postroom.spark.ledger_source.options import SourceOptions
-from postroom.spark.places.place import Look, Place, Slice
+from postroom.spark.places.place import Place, Slice, Snapshot
 
 if TYPE_CHECKING:
     from postroom.ledger.reading.definitions import Definitions
@@ -25,7 +25,7 @@ def check_queues(options: SourceOptions, seen: Mapping[str, "Seen"]) -> None:
     missing = set(options.queues or ())
     known: set[str] = set()
     for one in seen.values() if missing else ():
-        for definitions in _definitions(one.place, one.look):
+        for definitions in _definitions(one.place, one.snapshot):
             _refuse_topics(missing, definitions)
             names = set(definitions.holding_names.values())
             missing -= names
@@ -36,25 +36,25 @@ def check_queues(options: SourceOptions, seen: Mapping[str, "Seen"]) -> None:
         raise SourceOptionError(_unknown(sorted(missing), known))
 
 
-def kinds_now(place: Place, look: Look) -> dict[str, str]:
+def kinds_now(place: Place, snapshot: Snapshot) -> dict[str, str]:
     """What there is at the end of a look, by name: queue, topic, subscription, remote, …
 
     Raises ``LedgerError``, ``OSError``.
     """
-    for definitions in _definitions(place, look):
+    for definitions in _definitions(place, snapshot):
         gone = definitions.deleted_queues
-        told = (one for number, one in definitions.queues.items() if number not in gone)
-        return {str(one.get("name")): str(one.get("kind", KIND_QUEUE)) for one in told}
+        current = (one for number, one in definitions.queues.items() if number not in gone)
+        return {str(one.get("name")): str(one.get("kind", KIND_QUEUE)) for one in current}
     return {}
 
 
-def _definitions(place: Place, look: Look) -> Iterator["Definitions"]:
+def _definitions(place: Place, snapshot: Snapshot) -> Iterator["Definitions"]:
     """What each file of a look defines, the newest first."""
-    for segment in reversed(look.segments):
-        last = min(segment.last_position, look.durable_through)
+    for segment in reversed(snapshot.segments):
+        last = min(segment.last_position, snapshot.durable_through)
         if last >= segment.first_position:
             hint = place.hint(segment, last, last)
-            yield from (told for _, told in place.read(Slice(place, segment, last, last, hint)))
+            yield from (definitions for _, definitions in place.read(Slice(place, segment, last, last, hint)))
 
 
 def _refuse_topics(wanted: set[str], definitions: "Definitions") -> None:
@@ -68,22 +68,22 @@ def _refuse_topics(wanted: set[str], definitions: "Definitions") -> None:
 def _topic(name: str, definitions: "Definitions") -> str:
     """How a topic's messages are read."""
     gone = definitions.deleted_queues
-    told = {number: one for number, one in definitions.queues.items() if number not in gone}
-    names = sorted(str(one.get("name")) for one in told.values() if one.get("topic") == name)
-    said = f'option "queues": {name!r} is a topic, which holds no messages: they are on its subscriptions'
+    current = {number: one for number, one in definitions.queues.items() if number not in gone}
+    names = sorted(str(one.get("name")) for one in current.values() if one.get("topic") == name)
+    message = f'option "queues": {name!r} is a topic, which holds no messages: they are on its subscriptions'
     if not names:
-        return f"{said}. It has none: make a durable one (postroom subscription create), and name that"
-    return f"{said}; name those: {json.dumps(names[:SHOWN_NAMES], ensure_ascii=False)}"
+        return f"{message}. It has none: make a durable one (postroom subscription create), and name that"
+    return f"{message}; name those: {json.dumps(names[:SHOWN_NAMES], ensure_ascii=False)}"
 
 
 def _unknown(missing: list[str], known: set[str]) -> str:
-    said = f'option "queues": no ledger here knows {", ".join(map(repr, missing[:SHOWN_NAMES]))}'
+    message = f'option "queues": no ledger here knows {", ".join(map(repr, missing[:SHOWN_NAMES]))}'
     hints = {name: near for name in missing if (near := nearest(name, known))}
     if hints:
-        return f"{said}; did you mean {', '.join(map(repr, hints.values()))}?"
+        return f"{message}; did you mean {', '.join(map(repr, hints.values()))}?"
     if not known:
-        return f"{said}: there is no queue at all yet"
+        return f"{message}: there is no queue at all yet"
     shown = sorted(known)[:SHOWN_NAMES]
-    return f"{said}; there {'are' if len(known) > 1 else 'is'} {', '.join(map(repr, shown))}" + (
+    return f"{message}; there {'are' if len(known) > 1 else 'is'} {', '.join(map(repr, shown))}" + (
         f" and {len(known) - SHOWN_NAMES:,} more" if len(known) > SHOWN_NAMES else ""
     )

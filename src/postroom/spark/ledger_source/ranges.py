@@ -19,7 +19,7 @@ from postroom.spark.ledger_source.options import LATEST, SourceOptions
 from postroom.spark.ledger_source.positions import BEGINNING, Position, Positions, check, position_in
 from postroom.spark.ledger_source.queue_names import check_queues
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places.place import Look, Place, Slice
+from postroom.spark.places.place import Place, Slice, Snapshot
 from postroom.spark.places.slices import plan, plan_parts
 
 T = TypeVar("T")
@@ -59,30 +59,30 @@ class Seen:
     """A place and what it shows."""
 
     place: Place
-    look: Look
+    snapshot: Snapshot
 
 
-def look_at(places: Iterable[Place]) -> dict[str, Seen]:
+def snapshots_of(places: Iterable[Place]) -> dict[str, Seen]:
     """A look at each place, by ledger id. Raises ``LedgerTwice`` and what looks raise."""
     seen: dict[str, Seen] = {}
     for place in places:
-        look = place.look()
-        other = seen.get(look.ledger_id)
+        snapshot = place.snapshot()
+        other = seen.get(snapshot.ledger_id)
         if other is not None:
-            raise LedgerTwice(look.ledger_id, other.place.uri, place.uri)
-        seen[look.ledger_id] = Seen(place, look)
+            raise LedgerTwice(snapshot.ledger_id, other.place.uri, place.uri)
+        seen[snapshot.ledger_id] = Seen(place, snapshot)
     return seen
 
 
 # --- bounds ---------------------------------------------------------------------------------------
 
 
-def position_at(place: Place, look: Look, time_us: int) -> int:
+def position_at(place: Place, snapshot: Snapshot, time_us: int) -> int:
     """The first position whose record is not older than a time; the one behind the last if none is."""
-    for segment in look.segments:
+    for segment in snapshot.segments:
         if segment.record_count and segment.last_time_us >= time_us:
             for piece in plan(
-                place, look, segment.first_position, segment.last_position, segment.record_count
+                place, snapshot, segment.first_position, segment.last_position, segment.record_count
             ):
                 found = [
                     int(records["position"][at])
@@ -92,7 +92,7 @@ def position_at(place: Place, look: Look, time_us: int) -> int:
                 ]
                 if found:
                     return min(found)
-    return look.durable_through + 1
+    return snapshot.durable_through + 1
 
 
 def _first_at(records: Array, time_us: int) -> int:
@@ -104,20 +104,20 @@ def first_wanted(options: SourceOptions, seen: Seen) -> int | None:
     """The first position that the options' bounds let through; None while it isn't there yet."""
     times = [options.from_time_us, options.start.at if isinstance(options.start.at, int) else None]
     after_us = max((time_us for time_us in times if time_us is not None), default=None)
-    first, durable = options.first or 1, seen.look.durable_through
+    first, durable = options.first or 1, seen.snapshot.durable_through
     if after_us is not None:
-        first = max(first, position_at(seen.place, seen.look, after_us))
+        first = max(first, position_at(seen.place, seen.snapshot, after_us))
         return first if first <= durable else None
     return first if first <= durable + 1 else None
 
 
 def last_wanted(options: SourceOptions, seen: Seen) -> int:
     """The last position that is there and that the options' bounds let through."""
-    last = seen.look.durable_through
+    last = seen.snapshot.durable_through
     if options.last is not None:
         last = min(last, options.last)
-    if options.to_time_us is not None and seen.look.last_time_us >= options.to_time_us:
-        last = min(last, position_at(seen.place, seen.look, options.to_time_us) - 1)
+    if options.to_time_us is not None and seen.snapshot.last_time_us >= options.to_time_us:
+        last = min(last, position_at(seen.place, seen.snapshot, options.to_time_us) - 1)
     return last
 
 
@@ -126,24 +126,24 @@ def starting_position(options: SourceOptions, seen: Seen) -> Position | None:
 
     Raises ``LedgerDiverged``, ``DataLost``.
     """
-    first, look, at = first_wanted(options, seen), seen.look, options.start.at
+    first, snapshot, at = first_wanted(options, seen), seen.snapshot, options.start.at
     if first is None:
         return None
     if at == LATEST:
-        return position_in(look, look.durable_through)
-    before = position_in(look, max(first, look.first_position) - 1)
-    told = at.get(look.ledger_id, BEGINNING) if isinstance(at, Mapping) else BEGINNING
-    if told.position == 0:
+        return position_in(snapshot, snapshot.durable_through)
+    before = position_in(snapshot, max(first, snapshot.first_position) - 1)
+    given = at.get(snapshot.ledger_id, BEGINNING) if isinstance(at, Mapping) else BEGINNING
+    if given.position == 0:
         return before
-    require_readable(options, look, told)
-    return max(told, before, key=lambda position: position.position)
+    require_readable(options, snapshot, given)
+    return max(given, before, key=lambda position: position.position)
 
 
-def require_readable(options: SourceOptions, look: Look, after: Position) -> None:
+def require_readable(options: SourceOptions, snapshot: Snapshot, after: Position) -> None:
     """Whether everything behind a position is there. Raises ``LedgerDiverged``, ``DataLost``."""
-    check(look, after)
-    if options.fail_on_data_loss and after.position + 1 < look.first_position:
-        raise DataLost(look.ledger_id, after.position + 1, look.first_position - 1)
+    check(snapshot, after)
+    if options.fail_on_data_loss and after.position + 1 < snapshot.first_position:
+        raise DataLost(snapshot.ledger_id, after.position + 1, snapshot.first_position - 1)
 
 
 def rows_of(slice: Slice, schema: pa.Schema, options: SourceOptions) -> Iterator[pa.RecordBatch]:
@@ -184,26 +184,28 @@ class Planner:
         self._ends: dict[str, int] = {}
         """The last wanted position of ledgers that have reached the end of the time range."""
 
-    def look(self) -> dict[str, Seen]:
+    def refresh(self) -> dict[str, Seen]:
         """What there is now, by ledger id."""
-        self._seen = look_at(self._places.now())
+        self._seen = snapshots_of(self._places.now())
         return self._seen
 
     def stop_here(self) -> None:
         """What is written from now on is not read any more: a run over what is available now."""
-        self._target = {ledger_id: seen.look.durable_through for ledger_id, seen in self.look().items()}
+        self._target = {
+            ledger_id: seen.snapshot.durable_through for ledger_id, seen in self.refresh().items()
+        }
 
     def latest(self) -> dict[str, Position]:
         """How far each ledger goes, by the last look."""
-        seen = self._seen or self.look()
-        return {ledger_id: position_in(one.look, self._end(one)) for ledger_id, one in seen.items()}
+        seen = self._seen or self.refresh()
+        return {ledger_id: position_in(one.snapshot, self._end(one)) for ledger_id, one in seen.items()}
 
     def begin(self) -> dict[str, Position]:
         """Where a read of its own begins: the last position of each ledger that is not to be read.
 
         Raises ``LedgerDiverged``, ``DataLost``, ``SourceOptionError`` for queues that no ledger knows.
         """
-        seen = self.look()
+        seen = self.refresh()
         check_queues(self._options, seen)
         found = {ledger_id: starting_position(self._options, one) for ledger_id, one in seen.items()}
         return {ledger_id: position for ledger_id, position in found.items() if position is not None}
@@ -214,13 +216,13 @@ class Planner:
         Raises ``LedgerMissing``, ``LedgerDiverged``, ``DataLost``; ``SourceOptionError`` for queues that no
         ledger knows.
         """
-        seen = self.look()
+        seen = self.refresh()
         if not start:  # a stream that goes on may have outlived a queue and its history
             check_queues(self._options, seen)
         self._require_all(start, seen)
         for ledger_id, after in start.items():
             if ledger_id in seen:
-                require_readable(self._options, seen[ledger_id].look, after)
+                require_readable(self._options, seen[ledger_id].snapshot, after)
         read = {ledger_id: one for ledger_id, one in seen.items() if ledger_id in start}
         lags = {ledger_id: self._end(one) - start[ledger_id].position for ledger_id, one in read.items()}
         end: dict[str, Position] = {}
@@ -230,11 +232,11 @@ class Planner:
                 end[ledger_id] = begins
         for ledger_id, records in shares(lags, limit.records).items():
             one, after = read[ledger_id], start[ledger_id]
-            last = max(after.position, one.look.first_position - 1) + records
+            last = max(after.position, one.snapshot.first_position - 1) + records
             last = min(last, after.position + lags[ledger_id])
             if limit.size_bytes is not None:
-                last = within_bytes(one.look, after.position, last, limit.size_bytes // len(read))
-            end[ledger_id] = position_in(one.look, last) if last > after.position else after
+                last = within_bytes(one.snapshot, after.position, last, limit.size_bytes // len(read))
+            end[ledger_id] = position_in(one.snapshot, last) if last > after.position else after
         return end
 
     def parts(self, start: Positions, end: Positions) -> list[list[Slice]]:
@@ -247,7 +249,7 @@ class Planner:
         return [
             part
             for one, first, last in spans
-            for part in plan_parts(one.place, one.look, first, last, records)
+            for part in plan_parts(one.place, one.snapshot, first, last, records)
         ]
 
     def slices(self, start: Positions, end: Positions) -> list[Slice]:
@@ -256,7 +258,9 @@ class Planner:
         """
         spans, records = self._spans(start, end)
         return [
-            piece for one, first, last in spans for piece in plan(one.place, one.look, first, last, records)
+            piece
+            for one, first, last in spans
+            for piece in plan(one.place, one.snapshot, first, last, records)
         ]
 
     def _spans(self, start: Positions, end: Positions) -> tuple[list[tuple[Seen, int, int]], int]:
@@ -265,9 +269,9 @@ class Planner:
         self._require_all(start, seen)
         spans: list[tuple[Seen, int, int]] = []
         for ledger_id in sorted(set(start) & set(end) & set(seen)):
-            look, first, last = seen[ledger_id].look, start[ledger_id], end[ledger_id]
-            require_readable(self._options, look, first)
-            check(look, last)
+            refresh, first, last = seen[ledger_id].snapshot, start[ledger_id], end[ledger_id]
+            require_readable(self._options, refresh, first)
+            check(refresh, last)
             if last.position > first.position:
                 spans.append((seen[ledger_id], first.position + 1, last.position))
         total = sum(last - first + 1 for _, first, last in spans)
@@ -277,10 +281,10 @@ class Planner:
         """The last look if it reaches the end of a batch, else another."""
         seen = self._seen
         reaches = all(
-            ledger_id in seen and seen[ledger_id].look.durable_through >= position.position
+            ledger_id in seen and seen[ledger_id].snapshot.durable_through >= position.position
             for ledger_id, position in end.items()
         )
-        return seen if reaches else self.look()
+        return seen if reaches else self.refresh()
 
     def _require_all(self, start: Positions, seen: Mapping[str, Seen]) -> None:
         missing = set(start) - set(seen)
@@ -288,12 +292,12 @@ class Planner:
             raise LedgerMissing(missing)
 
     def _end(self, seen: Seen) -> int:
-        ledger_id = seen.look.ledger_id
+        ledger_id = seen.snapshot.ledger_id
         last = self._ends.get(ledger_id)
         if last is None:
             last = last_wanted(self._options, seen)
             to_time_us = self._options.to_time_us
-            if to_time_us is not None and seen.look.last_time_us >= to_time_us:
+            if to_time_us is not None and seen.snapshot.last_time_us >= to_time_us:
                 self._ends[ledger_id] = last
         if self._target is not None:
             last = min(last, self._target.get(ledger_id, 0))
@@ -313,10 +317,10 @@ def shares(lags: Mapping[str, int], most: int | None) -> dict[str, int]:
     return given
 
 
-def within_bytes(look: Look, after: int, last: int, most_bytes: int) -> int:
+def within_bytes(snapshot: Snapshot, after: int, last: int, most_bytes: int) -> int:
     """The last position up to which about so many bytes lie behind `after`, at least one record."""
     left = most_bytes
-    for segment in look.segments:
+    for segment in snapshot.segments:
         low, high = max(after + 1, segment.first_position), min(last, segment.last_position)
         if low > high:
             continue

@@ -16,10 +16,10 @@ from postroom.ledger.format.layout import TRANSITION_DTYPE
 from postroom.ledger.format.records import RecordType
 from postroom.ledger.reading.definitions import Definitions
 from postroom.model.codes import Event, HolderKind, Outcome, State
-from postroom.spark.ledger_source.ancestry import TOLD_COLUMNS, Ancestry
+from postroom.spark.ledger_source.ancestry import ANCESTRY_COLUMNS, Ancestry
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA, batch
 from postroom.spark.ledger_source.names import Known, Names
-from postroom.spark.places.place import Look, Place, Slice
+from postroom.spark.places.place import Place, Slice, Snapshot
 
 
 def read_events(
@@ -51,7 +51,7 @@ def read_events(
             if queues is not None:
                 rows = _of_queues(rows, definitions, queues)
             if len(rows):
-                yield batch(ancestry.told(rows) if ancestry else rows, known, schema)
+                yield batch(ancestry.with_ancestry(rows) if ancestry else rows, known, schema)
         if unknown is not None:
             raise unknown
 
@@ -66,7 +66,7 @@ def refusals(chunk: Chunk) -> Iterator[Rows]:
 
 def _ancestry(place: Place, through: int, schema: pa.Schema) -> Ancestry | None:
     """Who tells of parents; None where no column asks for that."""
-    return Ancestry(place, through) if TOLD_COLUMNS & set(schema.names) else None
+    return Ancestry(place, through) if ANCESTRY_COLUMNS & set(schema.names) else None
 
 
 def _of_queues(rows: Rows, definitions: Definitions, queues: frozenset[str]) -> Rows:
@@ -128,7 +128,7 @@ class Opening:
 
 def read_opening(
     place: Place,
-    look: Look,
+    snapshot: Snapshot,
     schema: pa.Schema = EVENTS_SCHEMA,
     queues: frozenset[str] | None = None,
     through: int | None = None,
@@ -137,25 +137,27 @@ def read_opening(
 
     `through`: only a checkpoint at or before that position, by default at or before the look's end.
     """
-    if look.first_position <= 1:
+    if snapshot.first_position <= 1:
         return None
-    told = place.carried(look, look.durable_through if through is None else through)
-    if told is None:
+    carried = place.carried(snapshot, snapshot.durable_through if through is None else through)
+    if carried is None:
         return None
-    known = _KnownOfCarried(look, told.queue_names)
-    wanted = [n for n, name in told.queue_names.items() if queues is None or name in queues]
-    ancestry = _ancestry(place, look.durable_through, schema)
-    blocks = (rows.where(np.isin(rows["queue"], wanted)) for rows in told.blocks)
+    known = _KnownOfCarried(snapshot, carried.queue_names)
+    wanted = [n for n, name in carried.queue_names.items() if queues is None or name in queues]
+    ancestry = _ancestry(place, snapshot.durable_through, schema)
+    blocks = (rows.where(np.isin(rows["queue"], wanted)) for rows in carried.blocks)
     batches = [
-        batch(ancestry.told(rows) if ancestry else rows, known, schema) for rows in blocks if len(rows)
+        batch(ancestry.with_ancestry(rows) if ancestry else rows, known, schema)
+        for rows in blocks
+        if len(rows)
     ]
-    return Opening(look.first_position, told.position, pa.Table.from_batches(batches, schema))
+    return Opening(snapshot.first_position, carried.position, pa.Table.from_batches(batches, schema))
 
 
 class _KnownOfCarried(Known):
     """Queues by name; who held or sent the entries isn't carried."""
 
-    def __init__(self, look: Look, queue_names: dict[int, str]) -> None:
+    def __init__(self, snapshot: Snapshot, queue_names: dict[int, str]) -> None:
         nobody = Definitions(np.zeros(0, TRANSITION_DTYPE), np.zeros(0, np.uint8))
-        super().__init__(UUID(look.ledger_id).bytes, look.segments[0].epoch, nobody)
+        super().__init__(UUID(snapshot.ledger_id).bytes, snapshot.segments[0].epoch, nobody)
         self.__dict__["queues"] = Names(queue_names)

@@ -23,15 +23,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from postroom.spark.data_source.catalog import is_creating, own_options, remembered, remembering
-from postroom.spark.data_source.schema import check_asked, struct_of
+from postroom.spark.data_source.schema import check_requested, struct_of
 from postroom.spark.data_source.worker import in_task, made_ahead
 from postroom.spark.ledger_source.columns import COLUMNS, NEVER_NULL
 from postroom.spark.ledger_source.options import SourceOptions, read_options
 from postroom.spark.ledger_source.pushdown import NOTHING_PUSHED, push
 from postroom.spark.ledger_source.queue_names import check_queues
-from postroom.spark.ledger_source.ranges import Seen, last_wanted, look_at, rows_of, starting_position
+from postroom.spark.ledger_source.ranges import Seen, last_wanted, rows_of, snapshots_of, starting_position
 from postroom.spark.ledger_source.record_batches import read_opening
-from postroom.spark.places.place import Look, Place, Slice
+from postroom.spark.places.place import Place, Slice, Snapshot
 from postroom.spark.places.slices import plan_parts
 
 
@@ -53,7 +53,7 @@ class PostroomDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader; the options are checked here, so that a mistake is told before any task starts."""
-        check_asked(schema, EVENTS_STRUCT, "events")
+        check_requested(schema, EVENTS_STRUCT, "events")
         options = read_options(remembered(schema, self.options))
         return PushdownReader(options, schema) if options.pushdown else LedgerBatchReader(options, schema)
 
@@ -61,7 +61,7 @@ class PostroomDataSource(DataSource):
         """A reader of micro-batches."""
         from postroom.spark.ledger_source.stream import StreamReader
 
-        check_asked(schema, EVENTS_STRUCT, "events")
+        check_requested(schema, EVENTS_STRUCT, "events")
         return StreamReader(read_options(remembered(schema, self.options)), schema)
 
 
@@ -70,7 +70,7 @@ class OpeningSlice:
     """The entries older than the history, as the newest checkpoint tells of them."""
 
     place: Place
-    look: Look
+    snapshot: Snapshot
     through: int
 
 
@@ -92,21 +92,21 @@ class LedgerBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Even parts of each ledger's range, of at most ``partitionRecords``; one look at each."""
-        seen = look_at(self._options.places().now())
+        seen = snapshots_of(self._options.places().now())
         check_queues(self._options, seen)
         spans = [span for one in seen.values() if (span := self._span(one)) is not None]
         records = self._options.records_a_partition(sum(last - first + 1 for _, first, last in spans))
         found: list[InputPartition] = []
         for one, first, last in spans:
-            if self._options.carried and first <= one.look.first_position:
-                found.append(LedgerPartition([OpeningSlice(one.place, one.look, last)]))
-            parts = plan_parts(one.place, one.look, first, last, records)
+            if self._options.carried and first <= one.snapshot.first_position:
+                found.append(LedgerPartition([OpeningSlice(one.place, one.snapshot, last)]))
+            parts = plan_parts(one.place, one.snapshot, first, last, records)
             found += [LedgerPartition(list(part)) for part in parts]
         return found or [LedgerPartition([])]  # Spark reads a partition even where there is none
 
     def _span(self, seen: Seen) -> tuple[Seen, int, int] | None:
         """The range of one ledger; None if there is nothing to read."""
-        if self._pushed.excludes(seen.look.ledger_id):
+        if self._pushed.excludes(seen.snapshot.ledger_id):
             return None
         after = starting_position(self._options, seen)
         if after is None:
@@ -132,7 +132,7 @@ def read_opening_rows(
     piece: OpeningSlice, schema: pa.Schema, queues: frozenset[str] | None
 ) -> Iterator[pa.RecordBatch]:
     """A row for each entry that is older than the history and alive; none where nothing tells of them."""
-    opening = read_opening(piece.place, piece.look, schema, queues, piece.through)
+    opening = read_opening(piece.place, piece.snapshot, schema, queues, piece.through)
     if opening is not None:
         yield from opening.rows.to_batches()
 

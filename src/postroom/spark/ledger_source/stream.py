@@ -23,7 +23,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from postroom.spark.data_source.worker import in_task, made_ahead
 from postroom.spark.ledger_source.options import SourceOptions, read_options
-from postroom.spark.ledger_source.positions import from_said, told
+from postroom.spark.ledger_source.positions import from_dict, to_dict
 from postroom.spark.ledger_source.ranges import Limit, Planner, rows_of
 from postroom.spark.places.place import Slice
 
@@ -79,15 +79,15 @@ class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = Limit()
         if not isinstance(limit, ReadAllAvailable):
             most = Limit(self._options.max_rows, self._options.max_bytes)
-        return told(self._plan.next(from_said(start), most))
+        return to_dict(self._plan.next(from_dict(start), most))
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
         """How far each ledger goes, for the progress of the query."""
-        return told(self._plan.latest())
+        return to_dict(self._plan.latest())
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Even parts of the batch."""
-        return [SlicesPartition(part) for part in self._plan.parts(from_said(start), from_said(end))]
+        return [SlicesPartition(part) for part in self._plan.parts(from_dict(start), from_dict(end))]
 
 
 class StreamReader(LedgerStream):
@@ -149,7 +149,7 @@ class RangesReader(LedgerStream):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """One for each slice."""
-        slices = self._plan.slices(from_said(start), from_said(end))
+        slices = self._plan.slices(from_dict(start), from_dict(end))
         return [SlicesPartition([piece]) for piece in slices]
 
     @in_task

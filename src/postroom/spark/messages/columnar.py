@@ -147,8 +147,8 @@ class Columnar:
         keys = strings_of(self._heap, found.keys, None, bad, allowed is _SYMBOLS)
         if allowed is _SYMBOLS:
             unique = keys.dictionary_encode()
-            told = [key.startswith(_TYPED_KEYS) for key in unique.dictionary.to_pylist()]
-            bad |= np.array(told, np.bool_)[unique.indices.to_numpy(zero_copy_only=False)]
+            is_typed = [key.startswith(_TYPED_KEYS) for key in unique.dictionary.to_pylist()]
+            bad |= np.array(is_typed, np.bool_)[unique.indices.to_numpy(zero_copy_only=False)]
         if bad.any():
             self.hard[found.rows[bad]] = True
         self._require_unique(found, keys)
@@ -235,10 +235,10 @@ class Columnar:
         text = self._strings(own, there)
         if not self._body_values:
             return text
-        told = np.zeros(len(kind), np.bool_)
-        told[list(self._body_values)] = True
+        is_value = np.zeros(len(kind), np.bool_)
+        is_value[list(self._body_values)] = True
         return pc.replace_with_mask(
-            text, pa.array(told), pa.array([text for _, text in self._body_values.values()], pa.string())
+            text, pa.array(is_value), pa.array([text for _, text in self._body_values.values()], pa.string())
         )
 
     @cached_property
@@ -275,23 +275,23 @@ class Columnar:
                 content_types = content_types.take(pa.array(by_content))
             numbers[by_content] = _by_content(content_types, kind[by_content] == _NONE)
         self._annotation_texts  # noqa: B018 - annotations that can't be read make their row hard
-        told = self._annotated()
-        numbers = np.where(told >= 0, told, numbers)
+        annotated = self._annotated()
+        numbers = np.where(annotated >= 0, annotated, numbers)
         return _JMS_NAMES.of(numbers).plain()
 
     def _annotated(self) -> Array:
         """The number of the JMS class that a message's annotation says, −1 where it says none."""
         found = self._annotations
-        told = np.full(len(self.hard), -1, np.int64)
+        annotated = np.full(len(self.hard), -1, np.int64)
         own = np.flatnonzero(
             pc.equal(self._annotation_keys, str(MESSAGE_TYPE)).to_numpy(zero_copy_only=False)
         )
         values, rows = found.values.where(own), found.rows[own]
         numbers = integers_of(self._heap, values)
         known = _SHORT_NUMBERS[values.code] & (numbers >= 0) & (numbers < len(JMS_TYPES))
-        told[rows[known]] = numbers[known]
+        annotated[rows[known]] = numbers[known]
         self.hard[rows[~known]] = True
-        return told
+        return annotated
 
 
 def _by_content(types: pa.Array, is_absent: Mask) -> Array:

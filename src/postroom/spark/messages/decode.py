@@ -33,19 +33,19 @@ def decode(messages: Messages, events: Events, schema: pa.Schema) -> pa.RecordBa
     A message that can't be decoded has null in the columns that its sections tell, its sections in `body`
     and in `_corrupt` what is wrong and where. Nothing is raised for what is in a message.
     """
-    told = _Told(messages, [name for name in schema.names if name not in _ELSEWHERE])
-    arrays = [_column(name, messages, events, told) for name in schema.names]
+    sections = _SectionColumns(messages, [name for name in schema.names if name not in _ELSEWHERE])
+    arrays = [_column(name, messages, events, sections) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _column(name: str, messages: Messages, events: Events, told: "_Told") -> pa.Array:
+def _column(name: str, messages: Messages, events: Events, sections: "_SectionColumns") -> pa.Array:
     if name in EVENT_COLUMNS:
         return events.column(name)
     if name in HEADER_COLUMNS:
         return _header(messages, name)
     if name == STATE:
         return _STATES.of(messages.states).plain()
-    return messages.sections.cast(pa.binary()) if name == SECTIONS else told.column(name)
+    return messages.sections.cast(pa.binary()) if name == SECTIONS else sections.column(name)
 
 
 def _header(messages: Messages, name: str) -> pa.Array:
@@ -72,7 +72,7 @@ def _patched(column: pa.Array, rows: list[int], values: list[Any]) -> pa.Array:
     return pa.concat_arrays([column, pa.array(values, column.type)]).take(pa.array(order))
 
 
-class _Told:
+class _SectionColumns:
     """What sections tell, of all rows."""
 
     def __init__(self, messages: Messages, columns: list[str]) -> None:
@@ -102,5 +102,5 @@ class _Told:
 
     def column(self, name: str) -> pa.Array:
         """One of the columns, or `_corrupt`."""
-        values = [told.get(name) for told in self._values]
+        values = [values_of_row.get(name) for values_of_row in self._values]
         return _patched(self._decoded[name], self._rows, values)

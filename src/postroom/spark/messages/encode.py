@@ -111,17 +111,19 @@ class _Rows:
         state = self.column("body_state")
         if state is None:
             return
-        for row, told in enumerate(state.to_pylist()):
-            if told not in (None, PRESENT):
+        for row, body_state in enumerate(state.to_pylist()):
+            if body_state not in (None, PRESENT):
                 raise RowInvalid(
-                    f"row {row} has no message to send, its body_state is {told!r}: filter the rows by"
+                    f"row {row} has no message to send, its body_state is {body_state!r}: filter the rows by"
                     f" body_state = '{PRESENT}', or leave the column out if the body is your own"
                 )
 
     def corrupt(self) -> list[int]:
         """Rows that came undecoded."""
-        told = self.column("_corrupt")
-        return [] if told is None else [row for row, why in enumerate(told.to_pylist()) if why is not None]
+        reasons = self.column("_corrupt")
+        return (
+            [] if reasons is None else [row for row, why in enumerate(reasons.to_pylist()) if why is not None]
+        )
 
     # --- fields
 
@@ -157,13 +159,13 @@ class _Rows:
     def id(self, name: str) -> Part:
         """A message id or correlation id: text where its type says nothing else."""
         kinds = self.column(f"{name}_type")
-        told = None if kinds is None else kinds.to_pylist()
-        if told is None or all(kind in (None, "string") for kind in told):
+        given_kinds = None if kinds is None else kinds.to_pylist()
+        if given_kinds is None or all(kind in (None, "string") for kind in given_kinds):
             return self.text(name)
         column = self.column(name)
         if column is None:
             return parts.NULL
-        values = zip(told, column.to_pylist(), strict=True)
+        values = zip(given_kinds, column.to_pylist(), strict=True)
         return parts.of([self._id(name, row, kind, text) for row, (kind, text) in enumerate(values)])
 
     def _id(self, name: str, row: int, kind: str | None, text: str | None) -> bytes:
@@ -187,10 +189,10 @@ def _with_ttl_of_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
     left_us = pc.multiply(pc.if_else(outside, ttl_ms, None), US_A_MS)
     expiry = pc.add(left_us, time.time_ns() // NS_A_US).cast(TIMESTAMP)
     own = rows.column("absolute_expiry_time")
-    said = {name: batch.column(name) for name in batch.schema.names}
-    said["ttl_ms"] = pc.if_else(outside, None, ttl_ms)
-    said["absolute_expiry_time"] = expiry if own is None else pc.coalesce(own, expiry)
-    return pa.RecordBatch.from_pydict(said)
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    columns["ttl_ms"] = pc.if_else(outside, None, ttl_ms)
+    columns["absolute_expiry_time"] = expiry if own is None else pc.coalesce(own, expiry)
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _header(rows: _Rows) -> Part:
@@ -306,8 +308,8 @@ def _body(rows: _Rows) -> Part:
 
 def _body_types(rows: _Rows) -> list[str]:
     """What each row's body is; where it doesn't say, what it has."""
-    told = rows.column("body_type")
-    kinds: list[str | None] = [None] * rows.count if told is None else told.to_pylist()
+    given = rows.column("body_type")
+    kinds: list[str | None] = [None] * rows.count if given is None else given.to_pylist()
     for row, kind in enumerate(kinds):
         if kind not in (None, *BODY_TYPES):
             raise RowInvalid(f"row {row}: body_type is {kind!r}; it is {', '.join(BODY_TYPES)}")

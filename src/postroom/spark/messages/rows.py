@@ -74,8 +74,8 @@ def becomes_available(rows: Rows, definitions: Definitions) -> npt.NDArray[np.bo
         first: npt.NDArray[np.bool_] = available
         return first
     confirmed = (rows["event"] == Event.CONFIRM) & (rows["from_state"] == State.PUT_UNCONFIRMED)
-    told = (rows["flags"] & TransitionFlag.FIRST) != 0
-    found: npt.NDArray[np.bool_] = available & (confirmed | told)
+    is_first = (rows["flags"] & TransitionFlag.FIRST) != 0
+    found: npt.NDArray[np.bool_] = available & (confirmed | is_first)
     return found
 
 

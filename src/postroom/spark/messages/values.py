@@ -260,14 +260,14 @@ def _encoded(kind: type) -> Callable[[str], object]:
     return read
 
 
-def _from_exact(told: Any) -> object:
-    if isinstance(told, dict):
-        if len(told) == 1 and (kind := next(iter(told))) in _READERS:
-            return _map_of(told[kind]) if kind == "map" else untyped(kind, told[kind])
-        return {key: _from_exact(item) for key, item in told.items()}
-    if isinstance(told, list):
-        return [_from_exact(item) for item in told]
-    return _ranged(Int, 32, True)(str(told)) if type(told) is int else told
+def _from_exact(value: Any) -> object:
+    if isinstance(value, dict):
+        if len(value) == 1 and (kind := next(iter(value))) in _READERS:
+            return _map_of(value[kind]) if kind == "map" else untyped(kind, value[kind])
+        return {key: _from_exact(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_from_exact(item) for item in value]
+    return _ranged(Int, 32, True)(str(value)) if type(value) is int else value
 
 
 def _map_of(pairs: Any) -> object:
@@ -355,5 +355,5 @@ def _plain(value: Any) -> object:
 
 
 def _plain_key(key: object) -> str:
-    told = _plain(key)
-    return told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)
+    plain = _plain(key)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)

@@ -68,7 +68,7 @@ class _Message:
                 raise r.fail(f"section 0x{code:x} is there twice")
             previous = code
             self._section(code, start)
-        self._tell_body()
+        self._set_body()
 
     def _section(self, code: int, start: int) -> None:
         if code == d.MESSAGE_ANNOTATIONS:
@@ -90,22 +90,24 @@ class _Message:
         if not self._columns & {"message_annotations", "jms_type"}:
             self._reader.skip()
             return
-        told = read_symbol_map(self._reader, "message-annotations")
-        self._annotated = told.get(MESSAGE_TYPE)
+        annotations = read_symbol_map(self._reader, "message-annotations")
+        self._annotated = annotations.get(MESSAGE_TYPE)
         if "message_annotations" in self._columns:
-            self.values["message_annotations"] = [(key_text(key), _entry(told[key])) for key in told]
+            self.values["message_annotations"] = [
+                (key_text(key), _entry(annotations[key])) for key in annotations
+            ]
 
     def _application(self) -> None:
         r = self._reader
         if "application_properties" not in self._columns:
             r.skip()
             return
-        told = r.value()
-        if isinstance(told, PairMap) or not isinstance(told, dict):
+        properties = r.value()
+        if isinstance(properties, PairMap) or not isinstance(properties, dict):
             raise r.fail("application-properties: a map with strings as keys expected")
-        if any(type(key) is not str for key in told):
+        if any(type(key) is not str for key in properties):
             raise r.fail("application-properties: a key that is not a string")
-        self.values["application_properties"] = [(key, _entry(value)) for key, value in told.items()]
+        self.values["application_properties"] = [(key, _entry(value)) for key, value in properties.items()]
 
     # --- properties
 
@@ -138,11 +140,11 @@ class _Message:
             return
         self._body.add(r, code, r.value(), start)
 
-    def _tell_body(self) -> None:
+    def _set_body(self) -> None:
         body, columns = self._body, self._columns
         if columns & _TEXT_COLUMNS:
-            told = body.told(self._data)
-            self.values.update({name: told[name] for name in columns & _TEXT_COLUMNS})
+            texts = body.columns(self._data)
+            self.values.update({name: texts[name] for name in columns & _TEXT_COLUMNS})
         if "jms_type" in columns:
             kind, value = body.kind, body.value
             self.values["jms_type"] = jms_type(self._annotated, kind, value is None, self._content_type)
@@ -169,7 +171,7 @@ class _Body:
         self.start = self.start if self.end else start
         self.end = r.pos
 
-    def told(self, data: bytes) -> Values:
+    def columns(self, data: bytes) -> Values:
         """Its columns."""
         if self.kind == NONE:
             return {"body_type": NONE, "body": None, "text": None}
@@ -207,8 +209,8 @@ def id_of(value: object) -> tuple[str | None, str | None]:
         return None, None
     if type(value) is bytes:
         return BINARY, b64encode(value).decode()
-    told: Typed = typed(value)
-    return told
+    found: Typed = typed(value)
+    return found
 
 
 def _timestamp(f: Fields, name: str) -> Values:

@@ -3,9 +3,9 @@
 Spark plans ranges, schedules and tries again; the rows themselves are read, made and written by the tasks in
 Python with Arrow, and never cross the JVM.
 
-- `run`: the streaming query; `tasks`: what executors run; `work`: one slice into files of every table
-- `pipeline`, `books`, `batches`: the driver's side: where each table is, one commit a table and batch
-- `checkpoint_bootstrap`, `derived`, `settle`, `upkeep`: histories that begin late, tables made of tables,
+- `run`: the streaming query; `tasks`: what executors run; `slice_files`: one slice into files of every table
+- `pipeline`, `pipeline_table`, `batches`: the driver's side: where each table is, one commit each a batch
+- `checkpoint_bootstrap`, `derived`, `open_rows`, `upkeep`: histories that begin late, tables made of tables,
   what goes on between batches
 - `views`: the tables as views of a session; `operations`: what `postroom pipeline` does; `lock`, `settings`
 

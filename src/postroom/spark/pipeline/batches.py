@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from postroom.spark.ledger_source.positions import Position
-from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.errors import PipelineGap, PipelineStopped
-from postroom.spark.pipeline.work import Job, RangeDone, sums_of
+from postroom.spark.pipeline.pipeline_table import PipelineTable
+from postroom.spark.pipeline.slice_files import Job, RangeDone, sums_of
 from postroom.spark.tables.policy import Policy
 
 
@@ -32,23 +32,23 @@ class BatchDone:
     """What was done to the tables after it, in words."""
 
 
-def job_of(books: Iterable[Book], policy: Policy, small_rows: int) -> Job:
+def job_of(tables: Iterable[PipelineTable], policy: Policy, small_rows: int) -> Job:
     """What the tasks of the next batch must know."""
-    return Job(tuple(book.job() for book in books), policy, small_rows)
+    return Job(tuple(table.job() for table in tables), policy, small_rows)
 
 
-def take(books: Sequence[Book], ranges: Iterable[RangeDone], begun_s: float) -> BatchDone:
+def take(tables: Sequence[PipelineTable], ranges: Iterable[RangeDone], begun_s: float) -> BatchDone:
     """Commit what tasks made of some ranges to every table that lacks it.
 
     Raises ``PipelineGap`` before anything is committed if a range doesn't follow on what a table has.
     """
     counted, stopped = _up_to_the_stop(ranges)
     for ledger_id, first in _first(counted).items():
-        for book in books:
-            if not book.follows(ledger_id, first):
-                raise PipelineGap(book.name, ledger_id, book.position(ledger_id).position, first)
-    for book in books:
-        _add(book, counted)
+        for table in tables:
+            if not table.follows(ledger_id, first):
+                raise PipelineGap(table.name, ledger_id, table.position(ledger_id).position, first)
+    for table in tables:
+        _add(table, counted)
     rows = sum(one.rows for one in counted)
     records = sum(one.last - one.first + 1 for one in counted)
     return BatchDone(counted, rows, records, time.monotonic() - begun_s, stopped)
@@ -83,9 +83,9 @@ def _first(ranges: Iterable[RangeDone]) -> dict[str, int]:
     return first
 
 
-def _add(book: Book, ranges: Sequence[RangeDone]) -> None:
-    written = [file for one in ranges for file in one.files if file.table == book.name]
+def _add(table: PipelineTable, ranges: Sequence[RangeDone]) -> None:
+    written = [file for one in ranges for file in one.files if file.table == table.name]
     files = [one.file for one in written]
     reached: dict[str, Position] = {one.ledger_id: one.position for one in ranges if one.last >= one.first}
     rows_in = sum(file.rows for file in files)
-    book.add(files, reached, rows_in, sums_of(written))
+    table.add(files, reached, rows_in, sums_of(written))

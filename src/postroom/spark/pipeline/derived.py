@@ -10,9 +10,9 @@ from typing import Final
 import pyarrow as pa
 
 from postroom.spark.data_source.portions import portions
-from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.engine import Engine
-from postroom.spark.pipeline.work import Written, write_partials
+from postroom.spark.pipeline.pipeline_table import PipelineTable
+from postroom.spark.pipeline.slice_files import Written, write_partials
 from postroom.spark.store.protocol import DONE, NO_VERSION, DataFile
 from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables.range import Range
@@ -29,7 +29,7 @@ class DeriveTask:
     files: tuple[DataFile, ...]
 
 
-def derive(target: Book, source: Book, engine: Engine, small_rows: int) -> int:
+def derive(target: PipelineTable, source: PipelineTable, engine: Engine, small_rows: int) -> int:
     """Take what is new in the source's part ``done`` into the target; returns its rows."""
     if source.state.version == target.state.source_version:
         return 0
@@ -40,7 +40,7 @@ def derive(target: Book, source: Book, engine: Engine, small_rows: int) -> int:
     return sum(file.rows for file in fresh)
 
 
-def _fresh(target: Book, source: Book) -> list[DataFile]:
+def _fresh(target: PipelineTable, source: PipelineTable) -> list[DataFile]:
     """The source's files that the target lacks; all of them for a new target, since the source's log may not
     reach back to its beginning."""
     known = target.state.source_version

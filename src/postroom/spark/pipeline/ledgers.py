@@ -7,9 +7,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.spark.ledger_source.ranges import Seen, look_at
+from postroom.spark.ledger_source.ranges import Seen, snapshots_of
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places.place import Look, Slice
+from postroom.spark.places.place import Slice, Snapshot
 from postroom.spark.places.slices import plan
 from postroom.spark.places.uris import Places
 
@@ -29,9 +29,9 @@ class Lag:
     """What reading the rest costs, about."""
 
 
-def look_at_all(uris: Iterable[str], token: str) -> dict[str, Seen]:
+def snapshots_at(uris: Iterable[str], token: str) -> dict[str, Seen]:
     """By ledger id. Raises ``LedgerError``, ``OSError``."""
-    return look_at(Places(uris, token).now())
+    return snapshots_of(Places(uris, token).now())
 
 
 def check_all(uris: Iterable[str], token: str) -> None:
@@ -40,18 +40,22 @@ def check_all(uris: Iterable[str], token: str) -> None:
         place.check()
 
 
-def lag_of(look: Look, position: int, time_us: int) -> Lag:
+def lag_of(snapshot: Snapshot, position: int, time_us: int) -> Lag:
     """How far a table that reaches `position`, recorded at `time_us`, is behind."""
-    missing = max(0, look.durable_through - position)
+    missing = max(0, snapshot.durable_through - position)
     if not missing:
         return Lag(0, 0.0, 0)
-    behind_us = look.last_time_us - time_us if time_us else look.last_time_us - look.segments[0].first_time_us
-    return Lag(missing, max(0.0, behind_us / 1e6), _size_behind(look, position))
+    behind_us = (
+        snapshot.last_time_us - time_us
+        if time_us
+        else snapshot.last_time_us - snapshot.segments[0].first_time_us
+    )
+    return Lag(missing, max(0.0, behind_us / 1e6), _size_behind(snapshot, position))
 
 
-def _size_behind(look: Look, position: int) -> int:
+def _size_behind(snapshot: Snapshot, position: int) -> int:
     total = 0
-    for segment in look.segments:
+    for segment in snapshot.segments:
         left = segment.last_position - max(position, segment.first_position - 1)
         if left > 0:
             total += segment.records_bytes * left // segment.record_count
@@ -60,10 +64,14 @@ def _size_behind(look: Look, position: int) -> int:
 
 def time_at(seen: Seen, position: int) -> int:
     """When the record at a position was written, µs since 1970; 0 where that can't be told."""
-    if position < seen.look.first_position:
+    if position < seen.snapshot.first_position:
         return 0
     slices = plan(
-        seen.place, seen.look, max(seen.look.first_position, position - NEAR_RECORDS), position, NEAR_RECORDS
+        seen.place,
+        seen.snapshot,
+        max(seen.snapshot.first_position, position - NEAR_RECORDS),
+        position,
+        NEAR_RECORDS,
     )
     times = [time for slice in reversed(slices) for time in _times(slice)]
     return max(times, default=0)

@@ -62,7 +62,7 @@ def holder(root: Root) -> str | None:
     except FileNotFoundError:
         return None
     except BlockingIOError:
-        return _told(root.local / LOCK_FILE)
+        return _owner(root.local / LOCK_FILE)
     return None
 
 
@@ -82,14 +82,14 @@ def _file_lock(uri: str, folder: Path) -> Iterator[Hold]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise PipelineInUse(uri, _told(path)) from error
+            raise PipelineInUse(uri, _owner(path)) from error
         file.truncate(0)
         file.write(_me())
         file.flush()
         yield Hold()
 
 
-def _told(path: Path) -> str:
+def _owner(path: Path) -> str:
     return path.read_text() or "a process that has just begun"
 
 

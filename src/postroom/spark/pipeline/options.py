@@ -122,9 +122,9 @@ class Settings(msgspec.Struct, frozen=True):
 def load_settings(root: Root) -> Settings | None:
     """The settings of tables that there are; None before the first run. Raises ``PipelineError``: they are
     damaged, or another version's."""
-    told = root.noted(SETTINGS_FILE)
+    settings = root.noted(SETTINGS_FILE)
     try:
-        return None if told is None else msgspec.convert(told, Settings)
+        return None if settings is None else msgspec.convert(settings, Settings)
     except msgspec.ValidationError as error:
         raise PipelineError(
             f"{root.uri}: another version of postroom has written {SETTINGS_FILE} ({error}): upgrade postroom"

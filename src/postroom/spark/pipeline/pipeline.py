@@ -9,18 +9,18 @@ from typing import Final
 
 from postroom.ledger.errors import UnknownRecord
 from postroom.spark.ledger_source.positions import Position, Positions, check
-from postroom.spark.ledger_source.ranges import Seen, look_at
+from postroom.spark.ledger_source.ranges import Seen, snapshots_of
 from postroom.spark.pipeline.batches import BatchDone, job_of, take
-from postroom.spark.pipeline.books import Book, open_books
 from postroom.spark.pipeline.checkpoint_bootstrap import note_opening, open_ledger
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.errors import LedgerMissing
 from postroom.spark.pipeline.high_water_marks import Reached, note_reached, reached
 from postroom.spark.pipeline.ledgers import Lag, lag_of, time_at
 from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, PipelineOptions
+from postroom.spark.pipeline.pipeline_table import PipelineTable, open_tables
 from postroom.spark.pipeline.root import Root
-from postroom.spark.pipeline.upkeep import Clock, Keeper
-from postroom.spark.pipeline.work import Job, RangeDone
+from postroom.spark.pipeline.slice_files import Job, RangeDone
+from postroom.spark.pipeline.upkeep import Clock, TableUpkeep
 from postroom.spark.places.place import Place
 from postroom.spark.places.uris import Places
 
@@ -32,10 +32,10 @@ class Pipeline:
         """`clock` in seconds: by it goes what is done to the tables every so often. Raises ``LedgerError``,
         ``OSError``."""
         self.options: Final = options
-        self.books: Final[Mapping[str, Book]] = open_books(
+        self.tables: Final[Mapping[str, PipelineTable]] = open_tables(
             options.tables, options.names, options.format, options.upkeep.checkpoint_commits
         )
-        self.keeper: Final = Keeper(self.books, engine, options.upkeep, clock)
+        self.upkeep: Final = TableUpkeep(self.tables, engine, options.upkeep, clock)
         self._root: Final = Root(options.tables)
         self._reached: Reached = reached(self._root) or {}
         self._places = Places(options.data, options.token)
@@ -44,20 +44,20 @@ class Pipeline:
         self._checked: list[Place] = []
 
     @property
-    def of_events(self) -> list[Book]:
+    def of_events(self) -> list[PipelineTable]:
         """The tables that are made from the ledgers themselves."""
-        return [book for book in self.books.values() if book.definition.source in ("events", book.name)]
+        return [table for table in self.tables.values() if table.definition.source in ("events", table.name)]
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Look at the ledgers, and open those that tables don't know yet. Raises ``LedgerCorrupt``,
         ``LedgerDiverged``, ``HistoryGone``, ``LedgerMissing``."""
         places = self._places.now()
         self._check_new(places)
-        self.seen = look_at(places)
+        self.seen = snapshots_of(places)
         self._check_missing()
         for seen in self.seen.values():
-            for book in self.of_events:
-                check(seen.look, book.position(seen.look.ledger_id))
+            for table in self.of_events:
+                check(seen.snapshot, table.position(seen.snapshot.ledger_id))
             self._open(seen)
         for ledger_id in set(self.seen) - set(self._times_us):
             self._times_us[ledger_id] = time_at(self.seen[ledger_id], self._least(ledger_id).position)
@@ -71,14 +71,14 @@ class Pipeline:
                 self._checked.append(place)
 
     def _open(self, seen: Seen) -> None:
-        ledger_id = seen.look.ledger_id
-        opened = open_ledger(seen.place, seen.look, self.of_events, self.options.policy)
+        ledger_id = seen.snapshot.ledger_id
+        opened = open_ledger(seen.place, seen.snapshot, self.of_events, self.options.policy)
         if opened:
-            through = self.books[opened[0]].state.openings[ledger_id][1]
-            note_opening(self._root, seen.place, seen.look, through)
+            through = self.tables[opened[0]].state.openings[ledger_id][1]
+            note_opening(self._root, seen.place, seen.snapshot, through)
 
     def _check_missing(self) -> None:
-        known = {ledger_id for book in self.of_events for ledger_id in book.state.positions}
+        known = {ledger_id for table in self.of_events for ledger_id in table.state.positions}
         missing = known - set(self.seen)
         if missing and self.options.on_missing_ledger == "fail":
             raise LedgerMissing(sorted(missing))
@@ -94,7 +94,7 @@ class Pipeline:
         return found
 
     def _least(self, ledger_id: str) -> Position:
-        return min((book.position(ledger_id) for book in self.of_events), key=lambda at: at.position)
+        return min((table.position(ledger_id) for table in self.of_events), key=lambda at: at.position)
 
     def job(self) -> Job:
         """What the tasks of the next batch must know."""
@@ -105,17 +105,17 @@ class Pipeline:
         done = take(self.of_events, ranges, begun_s)
         for one in done.ranges:
             self._times_us[one.ledger_id] = max(one.last_time_us, self._times_us.get(one.ledger_id, 0))
-        self.seen = look_at(self._places.now())
-        upkeep = self.keeper.after_batch(is_idle=2 * done.records < self.options.batch_records)
-        self._reached = note_reached(self._root, self._reached, self.books.values())
+        self.seen = snapshots_of(self._places.now())
+        upkeep = self.upkeep.after_batch(is_idle=2 * done.records < self.options.batch_records)
+        self._reached = note_reached(self._root, self._reached, self.tables.values())
         return replace(done, upkeep=upkeep, seconds=time.monotonic() - begun_s)
 
-    def lag(self, book: Book, ledger_id: str) -> Lag:
+    def lag(self, table: PipelineTable, ledger_id: str) -> Lag:
         """What a table lacks of a ledger."""
-        position = book.position(ledger_id).position
-        return lag_of(self.seen[ledger_id].look, position, self._times_us.get(ledger_id, 0))
+        position = table.position(ledger_id).position
+        return lag_of(self.seen[ledger_id].snapshot, position, self._times_us.get(ledger_id, 0))
 
     def worst_lag(self) -> Lag:
         """The largest lag of any table: what people ask for."""
-        lags = [self.lag(book, ledger_id) for book in self.of_events for ledger_id in self.seen]
+        lags = [self.lag(table, ledger_id) for table in self.of_events for ledger_id in self.seen]
         return max(lags, key=lambda lag: lag.events, default=Lag(0, 0.0, 0))

@@ -9,29 +9,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from postroom.spark.pipeline.batches import BatchDone
 from postroom.spark.pipeline.ledgers import Lag
 from postroom.spark.pipeline.pipeline import Pipeline
-from postroom.spark.pipeline.work import RangeDone
+from postroom.spark.pipeline.slice_files import RangeDone
 
-Say = Callable[[str], None]
+Print = Callable[[str], None]
 
 
 class Lines:
     """A `run.Watcher` that says each batch in a line."""
 
-    def __init__(self, say: Say) -> None:
-        self._say = say
+    def __init__(self, print_line: Print) -> None:
+        self._print = print_line
 
     def begun(self, pipeline: Pipeline) -> None:
         """See `run.Watcher`."""
         lag = pipeline.worst_lag()
-        ledgers, tables = len(pipeline.seen), len(pipeline.books)
-        self._say(
+        ledgers, tables = len(pipeline.seen), len(pipeline.tables)
+        self._print(
             f"{ledgers} ledger{_s(ledgers)}, {tables} table{_s(tables)} in {pipeline.options.tables}:"
             f" {lag_words(lag)}"
         )
 
     def batch(self, pipeline: Pipeline, done: BatchDone) -> None:
         """See `run.Watcher`."""
-        self._say(batch_line(done, pipeline.worst_lag()))
+        self._print(batch_line(done, pipeline.worst_lag()))
 
 
 def batch_line(done: BatchDone, lag: Lag) -> str:
@@ -101,6 +101,6 @@ class Bar:
 def _missing(pipeline: Pipeline) -> int:
     """Records that the least advanced tables lack, of all ledgers."""
     return sum(
-        max((pipeline.lag(book, ledger_id).events for book in pipeline.of_events), default=0)
+        max((pipeline.lag(table, ledger_id).events for table in pipeline.of_events), default=0)
         for ledger_id in pipeline.seen
     )

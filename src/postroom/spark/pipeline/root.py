@@ -52,9 +52,9 @@ class Root:
                 f"{self.uri}/{OWN_FOLDER}/{name} is damaged ({error}): restore it from a backup"
             ) from error
 
-    def note(self, name: str, told: Mapping[str, object]) -> None:
+    def note(self, name: str, value: Mapping[str, object]) -> None:
         """Write an object that is not empty, with a check."""
-        self.write(name, with_check(json.dumps(told).encode()).decode())
+        self.write(name, with_check(json.dumps(value).encode()).decode())
 
     def delete(self, name: str) -> None:
         """Delete a file that is there."""

@@ -51,8 +51,8 @@ def note_ledgers(root: Root, seen: Mapping[str, Seen]) -> None:
 def ledger_uris(root: Root) -> dict[str, str]:
     """Where each ledger of the tables was read last, by ledger id. Raises ``PipelineError``: what was noted
     is damaged."""
-    told = root.noted(LEDGERS_FILE)
-    return {} if told is None else dict(told["ledgers"])
+    noted = root.noted(LEDGERS_FILE)
+    return {} if noted is None else dict(noted["ledgers"])
 
 
 def ledger_names(tables: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from postroom.spark.data_source.worker import in_task
-from postroom.spark.pipeline.work import Job, work
+from postroom.spark.pipeline.slice_files import Job, write_slice
 
 DONE_SCHEMA: Final = "done binary"
 
@@ -23,5 +23,5 @@ class RunSlices:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for pickled in batch.column("slice").to_pylist():
-                done = work(pickle.loads(pickled), self._job)
+                done = write_slice(pickle.loads(pickled), self._job)
                 yield pa.RecordBatch.from_pydict({"done": pa.array([pickle.dumps(done)], pa.binary())})

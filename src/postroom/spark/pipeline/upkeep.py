@@ -3,23 +3,27 @@
 import time
 from collections.abc import Callable, Mapping
 
-from postroom.spark.pipeline.books import Book
-from postroom.spark.pipeline.compacting import compact
+from postroom.spark.pipeline.compaction import compact
 from postroom.spark.pipeline.derived import derive
 from postroom.spark.pipeline.engine import Engine
+from postroom.spark.pipeline.open_rows import is_cheap, is_due, settle
 from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, Upkeep
-from postroom.spark.pipeline.settle import is_cheap, is_due, settle
+from postroom.spark.pipeline.pipeline_table import PipelineTable
 
 Clock = Callable[[], float]
 
 
-class Keeper:
+class TableUpkeep:
     """Remembers when what was done last."""
 
     def __init__(
-        self, books: Mapping[str, Book], engine: Engine, upkeep: Upkeep, clock: Clock = time.monotonic
+        self,
+        tables: Mapping[str, PipelineTable],
+        engine: Engine,
+        upkeep: Upkeep,
+        clock: Clock = time.monotonic,
     ) -> None:
-        self._books = books
+        self._tables = tables
         self._engine = engine
         self._upkeep = upkeep
         self._clock = clock
@@ -38,20 +42,20 @@ class Keeper:
 
     def _settle_due(self) -> list[str]:
         if self._clock() - self._settled_s < self._upkeep.settle_interval_s:
-            return self._settle(lambda book: is_due(book, self._upkeep))
+            return self._settle(lambda table: is_due(table, self._upkeep))
         self._settled_s = self._clock()
-        return self._settle(lambda book: is_due(book, self._upkeep) or is_cheap(book))
+        return self._settle(lambda table: is_due(table, self._upkeep) or is_cheap(table))
 
-    def _settle(self, wanted: Callable[[Book], bool]) -> list[str]:
-        due = [book for book in self._books.values() if wanted(book)]
+    def _settle(self, wanted: Callable[[PipelineTable], bool]) -> list[str]:
+        due = [table for table in self._tables.values() if wanted(table)]
         taken = settle(due, self._engine) if due else {}
         return [f"settled {name} ({rows:,} rows)" for name, rows in taken.items()]
 
     def _derive(self) -> list[str]:
-        for book in self._books.values():
-            source = self._books.get(book.definition.source)
-            if source is not None and book.definition.source != "events":
-                derive(book, source, self._engine, SMALL_BATCH_ROWS)
+        for table in self._tables.values():
+            source = self._tables.get(table.definition.source)
+            if source is not None and table.definition.source != "events":
+                derive(table, source, self._engine, SMALL_BATCH_ROWS)
         return []
 
     def _compact(self, is_idle: bool) -> list[str]:
@@ -59,16 +63,16 @@ class Keeper:
             return []
         target_bytes = self._upkeep.target_file_bytes
         below_bytes = target_bytes // 2 if is_idle else self._upkeep.tiny_file_bytes
-        stores = [book.store for book in self._books.values()]
+        stores = [table.store for table in self._tables.values()]
         gone = compact(stores, self._engine, target_bytes, below_bytes)
         for name in gone:
-            self._books[name].reload()
+            self._tables[name].reload()
         self._compacted_s = self._clock()
         return [f"compacted {name} ({files} files)" for name, files in gone.items()]
 
     def _vacuum(self) -> list[str]:
         if self._clock() - self._vacuumed_s < self._upkeep.vacuum_interval_s:
             return []
-        gone = sum(book.store.vacuum(self._upkeep.vacuum_retention_s) for book in self._books.values())
+        gone = sum(table.store.vacuum(self._upkeep.vacuum_retention_s) for table in self._tables.values())
         self._vacuumed_s = self._clock()
         return [f"vacuumed ({gone} files)"] if gone else []

@@ -17,13 +17,13 @@ from postroom.ledger.format.headers import Seal
 from postroom.ledger.reading.body_reader import NOTHING, FoundArrivals, check_bodies
 from postroom.ledger.reading.carried_entries import Carried
 from postroom.ledger.reading.definitions import Definitions
-from postroom.ledger.reading.message_image import MAX_ASKED, decode_messages
+from postroom.ledger.reading.message_image import MAX_SERIALS, decode_messages
 from postroom.ledger.reading.segments import Segment
 from postroom.ledger.storage.events_image import EventsImage, decode_image
 from postroom.spark.places.cache import FileCache, default_folder
 from postroom.spark.places.http_client import HttpClient
 from postroom.spark.places.images import cache_key, carried_from, checked_image, read_image
-from postroom.spark.places.place import Look, Messages, Place, Slice, look_of, messages_of
+from postroom.spark.places.place import Messages, Place, Slice, Snapshot, messages_of, snapshot_of
 
 MESSAGES_PATH: Final = "/ledger/messages"
 ARRIVALS_PATH: Final = f"{MESSAGES_PATH}?bodies=false"
@@ -49,12 +49,12 @@ class BrokerPlace(Place):
     def __repr__(self) -> str:
         return f"BrokerPlace({self.uri!r})"
 
-    def look(self) -> Look:
+    def snapshot(self) -> Snapshot:
         """See `Place.look`."""
-        told = self._client.json("/ledger")
-        ledger_id = UUID(told["ledger_id"]).bytes
-        segments = [_segment(ledger_id, each) for each in told["segments"]]
-        return look_of(segments, int(told["durable_through"]))
+        shown = self._client.json("/ledger")
+        ledger_id = UUID(shown["ledger_id"]).bytes
+        segments = [_segment(ledger_id, each) for each in shown["segments"]]
+        return snapshot_of(segments, int(shown["durable_through"]))
 
     def read(self, slice: Slice) -> Iterator[tuple[Chunk, Definitions]]:
         """See `Place.read`."""
@@ -69,30 +69,32 @@ class BrokerPlace(Place):
             yield from read_image(image, first, image.last_position)
             first = image.last_position + 1
 
-    def carried(self, look: Look, through: int) -> Carried | None:
+    def carried(self, snapshot: Snapshot, through: int) -> Carried | None:
         """See `Place.carried`."""
         try:
-            return self._carried(look, through)
+            return self._carried(snapshot, through)
         except FileNotFoundError:  # a newer checkpoint may just have let it go
-            return self._carried(look, through)
+            return self._carried(snapshot, through)
 
     def messages(
         self,
-        look: Look | None,
+        snapshot: Snapshot | None,
         serials: npt.NDArray[np.uint64],
         check: bool = True,
         max_bytes: int | None = None,
     ) -> Messages:
         """See `Place.messages`. The broker bounds every answer, whatever `max_bytes` is: there may be fewer
         messages than asked for."""
-        asked = np.ascontiguousarray(serials[:MAX_ASKED], "<u8")
-        if look is not None:
-            asked = np.where(asked <= look.durable_through, asked, NO_SERIAL)
-        if not len(asked):
+        requested = np.ascontiguousarray(serials[:MAX_SERIALS], "<u8")
+        if snapshot is not None:
+            requested = np.where(requested <= snapshot.durable_through, requested, NO_SERIAL)
+        if not len(requested):
             return messages_of(NOTHING)
-        found = decode_messages(self._client.body(MESSAGES_PATH, asked.tobytes()), self.uri + MESSAGES_PATH)
-        if not 0 < len(found.found) <= len(asked):
-            what = f"{len(found.found)} messages are answered where {len(asked)} were asked for"
+        found = decode_messages(
+            self._client.body(MESSAGES_PATH, requested.tobytes()), self.uri + MESSAGES_PATH
+        )
+        if not 0 < len(found.found) <= len(requested):
+            what = f"{len(found.found)} messages are answered where {len(requested)} were asked for"
             raise LedgerCorrupt(self.uri + MESSAGES_PATH, 0, what)
         return messages_of(check_bodies(found) if check else found)
 
@@ -102,23 +104,23 @@ class BrokerPlace(Place):
         if not len(wanted):
             return messages_of(NOTHING)
         found = FoundArrivals(wanted)
-        for first in range(0, len(wanted), MAX_ASKED):
-            asked = wanted[first : first + MAX_ASKED]
+        for first in range(0, len(wanted), MAX_SERIALS):
+            requested = wanted[first : first + MAX_SERIALS]
             some = decode_messages(
-                self._client.body(ARRIVALS_PATH, asked.tobytes()), self.uri + MESSAGES_PATH
+                self._client.body(ARRIVALS_PATH, requested.tobytes()), self.uri + MESSAGES_PATH
             )
-            if len(some.found) != len(asked):
-                what = f"{len(some.found)} arrivals are answered where {len(asked)} were asked for"
+            if len(some.found) != len(requested):
+                what = f"{len(some.found)} arrivals are answered where {len(requested)} were asked for"
                 raise LedgerCorrupt(self.uri + MESSAGES_PATH, 0, what)
             if some.found.any():
                 own = some.arrivals.compress(some.found)
-                found.take(own, np.frombuffer(some.names, np.uint8), first, first + len(asked))
+                found.take(own, np.frombuffer(some.names, np.uint8), first, first + len(requested))
         return messages_of(found.without_bodies(order))
 
-    def _carried(self, look: Look, through: int) -> Carried | None:
-        told = self._client.json("/ledger")
-        checkpoints = [int(name.partition(".")[0]) for name in told["checkpoints"]]
-        return carried_from(self._file, checkpoints, look.ledger_id, look.first_position, through)
+    def _carried(self, snapshot: Snapshot, through: int) -> Carried | None:
+        shown = self._client.json("/ledger")
+        checkpoints = [int(name.partition(".")[0]) for name in shown["checkpoints"]]
+        return carried_from(self._file, checkpoints, snapshot.ledger_id, snapshot.first_position, through)
 
     def _records(self, segment: Segment, first: int, last: int) -> EventsImage:
         path = f"/ledger/records?first={first}&last={last}"
@@ -142,18 +144,18 @@ class BrokerPlace(Place):
         return decode_image(data, key, segment.number, check=False)
 
 
-def _segment(ledger_id: bytes, told: dict[str, Any]) -> Segment:
-    seal = told["seal"]
+def _segment(ledger_id: bytes, shown: dict[str, Any]) -> Segment:
+    seal = shown["seal"]
     return Segment(
-        number=told["number"],
+        number=shown["number"],
         ledger_id=ledger_id,
-        epoch=told["epoch"],
-        first_position=told["first_position"],
-        last_position=told["last_position"],
-        is_sealed=told["is_sealed"],
+        epoch=shown["epoch"],
+        first_position=shown["first_position"],
+        last_position=shown["last_position"],
+        is_sealed=shown["is_sealed"],
         seal=None if seal is None else Seal(**seal),
-        epoch_id=bytes.fromhex(told["epoch_id"]),
-        first_time_us=told["first_time_us"],
-        last_time_us=told["last_time_us"],
-        records_bytes=told["records_bytes"],
+        epoch_id=bytes.fromhex(shown["epoch_id"]),
+        first_time_us=shown["first_time_us"],
+        last_time_us=shown["last_time_us"],
+        records_bytes=shown["records_bytes"],
     )

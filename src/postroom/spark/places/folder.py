@@ -18,7 +18,7 @@ from postroom.ledger.reading.segments import Segment, folder_of, open_segment
 from postroom.ledger.reading.tail import JournalHint, Watch, journal_chunks
 from postroom.ledger.verification.integrity import Covered, check
 from postroom.spark.places.images import read_segment
-from postroom.spark.places.place import Look, Messages, Place, Slice, look_of, messages_of
+from postroom.spark.places.place import Messages, Place, Slice, Snapshot, messages_of, snapshot_of
 
 KNOWN_FOLDERS: Final = 8
 """So many folders a process remembers from one task to the next."""
@@ -35,10 +35,12 @@ class FolderPlace(Place):
     def __reduce__(self) -> tuple[type["FolderPlace"], tuple[Path]]:
         return FolderPlace, (self.folder,)
 
-    def look(self) -> Look:
+    def snapshot(self) -> Snapshot:
         """See `Place.look`."""
-        found = self._watch.look()
-        return look_of(found.segments, found.durable_through(), found.durable_through(beyond_durable=True))
+        found = self._watch.snapshot()
+        return snapshot_of(
+            found.segments, found.durable_through(), found.durable_through(beyond_durable=True)
+        )
 
     def check(self) -> Covered:
         """See `Place.check`: as the broker does at its start."""
@@ -61,20 +63,20 @@ class FolderPlace(Place):
             return
         yield from read_segment(open_segment(self.folder, slice.segment), slice.first, slice.last)
 
-    def carried(self, look: Look, through: int) -> Carried | None:
+    def carried(self, snapshot: Snapshot, through: int) -> Carried | None:
         """See `Place.carried`."""
-        return carried(self.folder, UUID(look.ledger_id).bytes, look.first_position, through)
+        return carried(self.folder, UUID(snapshot.ledger_id).bytes, snapshot.first_position, through)
 
     def messages(
         self,
-        look: Look | None,
+        snapshot: Snapshot | None,
         serials: npt.NDArray[np.uint64],
         check: bool = True,
         max_bytes: int | None = None,
     ) -> Messages:
         """See `Place.messages`."""
         reader, lock = _reader(self.folder)
-        through = None if look is None else look.durable_through
+        through = None if snapshot is None else snapshot.durable_through
         with lock:
             return messages_of(reader.read(serials, through, check=check, max_bytes=max_bytes))
 

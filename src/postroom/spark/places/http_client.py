@@ -67,8 +67,8 @@ class HttpClient:
         """The object that a path answers with."""
         return json.loads(self.body(path))
 
-    def body(self, path: str, asked: bytes | None = None) -> bytes:
-        """What a path answers with, whole; `asked` is POSTed if it is given.
+    def body(self, path: str, body: bytes | None = None) -> bytes:
+        """What a path answers with, whole; `body` is POSTed if it is given.
 
         Raises ``BrokerRefused``; FileNotFoundError for what is not there any more; OSError.
         """
@@ -82,7 +82,7 @@ class HttpClient:
                     raise BrokerRefused(self._url + path, answer.status, f"over {MAX_BODY_BYTES} bytes")
             return b"".join(pieces)
 
-        return self._persistently(lambda: self._ask(path, {}, read, asked))
+        return self._persistently(lambda: self._request(path, {}, read, body))
 
     def download(self, path: str, out: BinaryIO) -> None:
         """A file, into `out`; where the connection breaks it goes on from there."""
@@ -99,7 +99,7 @@ class HttpClient:
 
         def once() -> None:
             headers = {"range": f"bytes={out.tell()}-", "if-range": tag} if tag and out.tell() else {}
-            self._ask(path, headers, read)
+            self._request(path, headers, read)
 
         self._persistently(once)
 
@@ -119,15 +119,15 @@ class HttpClient:
             pause_s = min(MAX_PAUSE_S, pause_s * 2)
         raise AssertionError("not reached")
 
-    def _ask(
+    def _request(
         self,
         path: str,
         headers: dict[str, str],
         read: Callable[[http.client.HTTPResponse], T],
-        asked: bytes | None = None,
+        body: bytes | None = None,
     ) -> T:
-        method, sent = "GET" if asked is None else "POST", {**self._headers, **headers}
-        self._connection.request(method, self._prefix + path, asked, sent)
+        method, sent = "GET" if body is None else "POST", {**self._headers, **headers}
+        self._connection.request(method, self._prefix + path, body, sent)
         answer = self._connection.getresponse()
         if answer.status in (200, 206):
             return read(answer)

@@ -36,7 +36,7 @@ class Epoch:
 
 
 @dataclass(frozen=True)
-class Look:
+class Snapshot:
     """What there is of a ledger at one moment: the files in force, oldest first, and how far they count."""
 
     ledger_id: str
@@ -64,9 +64,9 @@ class Look:
         return tuple(found)
 
 
-def look_of(segments: list[Segment], durable_through: int, written_through: int = 0) -> Look:
+def snapshot_of(segments: list[Segment], durable_through: int, written_through: int = 0) -> Snapshot:
     """A look at these files, oldest first, cut at `durable_through`."""
-    return Look(
+    return Snapshot(
         str(UUID(bytes=segments[-1].ledger_id)),
         tuple(segments),
         segments[0].first_position,
@@ -163,7 +163,7 @@ class Place(ABC):
         return hash(self.__reduce__())
 
     @abstractmethod
-    def look(self) -> Look:
+    def snapshot(self) -> Snapshot:
         """What there is now; what was seen before makes it cheap. Raises ``LedgerError``, ``OSError``."""
 
     def check(self) -> Covered:
@@ -172,9 +172,11 @@ class Place(ABC):
 
         Raises ``LedgerError``, ``OSError``.
         """
-        look = self.look()
-        size = sum(segment.records_bytes for segment in look.segments)
-        return Covered(look.ledger_id, len(look.segments), look.first_position, look.durable_through, size, 0)
+        found = self.snapshot()
+        size = sum(segment.records_bytes for segment in found.segments)
+        return Covered(
+            found.ledger_id, len(found.segments), found.first_position, found.durable_through, size, 0
+        )
 
     def hint(self, segment: Segment, first: int, last: int) -> bytes:
         """What `read` of that slice should be told; of a live journal, where its blocks lie."""
@@ -188,22 +190,22 @@ class Place(ABC):
         """
 
     @abstractmethod
-    def carried(self, look: Look, through: int) -> Carried | None:
+    def carried(self, snapshot: Snapshot, through: int) -> Carried | None:
         """What a checkpoint at or before `through` tells of entries older than the look's history."""
 
     @abstractmethod
     def messages(
         self,
-        look: Look | None,
+        snapshot: Snapshot | None,
         serials: npt.NDArray[np.uint64],
         check: bool = True,
         max_bytes: int | None = None,
     ) -> Messages:
         """The messages of these serials: arrivals, ids and, where they may be had, bodies.
 
-        `look`: nothing behind its end is given; None: nothing that isn't durable. `check`: whether CRCs of
-        bodies are compared. `max_bytes`: of the serials only so many, from the first on, as have about so
-        many bytes of bodies, one at least: ask for the others with the next call. Raises ``LedgerError``,
+        `snapshot`: nothing behind its end is given; None: nothing that isn't durable. `check`: whether the
+        bodies' CRCs are compared. `max_bytes`: of the serials only so many, from the first on, as have about
+        so many bytes of bodies, one at least: ask for the others with the next call. Raises ``LedgerError``,
         ``OSError``.
         """
 

@@ -27,7 +27,7 @@ from postroom.spark.places.manifest import (
     check_chain,
     decode_entry,
 )
-from postroom.spark.places.place import Look, Messages, Place, Slice, look_of, messages_of
+from postroom.spark.places.place import Messages, Place, Slice, Snapshot, messages_of, snapshot_of
 
 LEDGER_MARK: Final = "#"
 """In a place's URI, before the id of one of several ledgers in a store."""
@@ -75,51 +75,53 @@ class StorePlace(Place):
         """Without `ledger_id` the store must hold one ledger only."""
         self.uri = f"store:{root}" + (LEDGER_MARK + ledger_id if ledger_id else "")
         self.root: Final = root
-        self._asked_id: Final = ledger_id
+        self._given_id: Final = ledger_id
         self._cache_folder: Final = cache
         self._objects: Final = Objects(root)
         self._cache: Final = FileCache(Path(cache) if cache else default_folder())
         self._manifest: Manifest | None = None
 
     def __reduce__(self) -> tuple[type["StorePlace"], tuple[str, str, str]]:
-        return StorePlace, (self.root, self._asked_id, self._cache_folder)
+        return StorePlace, (self.root, self._given_id, self._cache_folder)
 
-    def look(self) -> Look:
+    def snapshot(self) -> Snapshot:
         """See `Place.look`. Raises ``StoreUnusable`` where no ledger is, or several are."""
         history = self._known_manifest().history()
         if not history:
             raise StoreUnusable(f"{self.uri}: nothing was uploaded yet")
-        return look_of([each.segment() for each in history], history[-1].last_position)
+        return snapshot_of([each.segment() for each in history], history[-1].last_position)
 
     def read(self, slice: Slice) -> Iterator[tuple[Chunk, Definitions]]:
         """See `Place.read`."""
         yield from read_image(self._image(slice.segment), slice.first, slice.last)
 
-    def carried(self, look: Look, through: int) -> Carried | None:
+    def carried(self, snapshot: Snapshot, through: int) -> Carried | None:
         """See `Place.carried`."""
         entries = self._known_manifest().read()
         checkpoints = [entry.last_position for entry in entries if entry.kind == CHECKPOINT]
-        return carried_from(self._fetch, checkpoints, look.ledger_id, look.first_position, through)
+        return carried_from(self._fetch, checkpoints, snapshot.ledger_id, snapshot.first_position, through)
 
     def messages(
         self,
-        look: Look | None,
+        snapshot: Snapshot | None,
         serials: npt.NDArray[np.uint64],
         check: bool = True,
         max_bytes: int | None = None,
     ) -> Messages:
         """See `Place.messages`. No body is ever uploaded: those that were stored are NOT_STORED here."""
-        look = self.look() if look is None else look
+        snapshot = self.snapshot() if snapshot is None else snapshot
         wanted, order = np.unique(serials, return_inverse=True)
         found = FoundArrivals(np.asarray(wanted, np.uint64))
-        for segment in look.segments:
-            low, high = found.within(segment.first_position, min(segment.last_position, look.durable_through))
+        for segment in snapshot.segments:
+            low, high = found.within(
+                segment.first_position, min(segment.last_position, snapshot.durable_through)
+            )
             if low < high:
                 image = self._image(segment)
                 found.take(image.arrivals, np.frombuffer(image.names, np.uint8), low, high)
-        older = found.within(0, look.first_position - 1)[1]
-        told = self.carried(look, look.durable_through) if older else None
-        for rows in told.blocks if told is not None else ():
+        older = found.within(0, snapshot.first_position - 1)[1]
+        carried = self.carried(snapshot, snapshot.durable_through) if older else None
+        for rows in carried.blocks if carried is not None else ():
             if rows.arrivals is not None and len(rows.arrivals):
                 found.take(*_distinct(rows), 0, older)
         return messages_of(found.without_bodies(order))
@@ -146,7 +148,7 @@ class StorePlace(Place):
 
     def _known_manifest(self) -> Manifest:
         if self._manifest is None:
-            self._manifest = Manifest(self._objects, self._asked_id or self._only_ledger())
+            self._manifest = Manifest(self._objects, self._given_id or self._only_ledger())
         return self._manifest
 
     def _only_ledger(self) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.spark.audit.folding import folded
+from postroom.spark.audit.dynamic_queues import folded
 from postroom.spark.audit.result import AuditResult
 from postroom.spark.report import depths, flows, lives, sums
 from postroom.spark.report.data import Depth, Life, ReportData, Span, Steps
@@ -80,8 +80,8 @@ class Collecting:
         """Entries in all columns that single messages are counted by."""
         rows = self.reader.rows("entries")
         if rows > MAX_ROWS:
-            said = f"Of {rows:,} rows of the table entries, the newest {MAX_ROWS:,} were looked at."
-            self.remarks |= {"flow": said, "slowest": said}
+            remark = f"Of {rows:,} rows of the table entries, the newest {MAX_ROWS:,} were looked at."
+            self.remarks |= {"flow": remark, "slowest": remark}
         columns = dict.fromkeys((*flows.COLUMNS, *lives.COLUMNS, *TIME_COLUMNS))
         return self.reader.whole("entries", list(columns))
 
@@ -114,11 +114,11 @@ class Collecting:
         since = min((row["serial"] for row in rows), default=0)
         events = lives.events_of(rows, self.reader.newest("events", lives.EVENT_COLUMNS, since))
 
-        def told(row: lives.Row) -> Life:
+        def life(row: lives.Row) -> Life:
             queue = self.naming.queue(row["ledger_id"], row["queue"] or str(row["queue_id"]))
             return lives.life(row, events[lives.key_of(row)], queue, now_us)
 
-        return [told(row) for row in longest.ended], [told(row) for row in longest.open]
+        return [life(row) for row in longest.ended], [life(row) for row in longest.open]
 
 
 TIME_COLUMNS: Final = ("arrival_time", "last_event_time", "is_carried")

@@ -16,8 +16,8 @@ WIDE: Final = 32
 
 def section(title: str, intro: str, content: str, remark: str = "") -> str:
     """A part of the page; ``remark`` says what was left out."""
-    said = f"{intro} {remark}".strip()
-    return f"<section><h2>{escape(title)}</h2><p>{escape(said)}</p>{content}</section>"
+    text = f"{intro} {remark}".strip()
+    return f"<section><h2>{escape(title)}</h2><p>{escape(text)}</p>{content}</section>"
 
 
 def picture(drawn: Picture, numbers: str) -> str:

@@ -63,6 +63,6 @@ def waiting(data: ReportData) -> str:
 
 
 def _waited(one: Dwell, by_bar: Mapping[int, int], low: int, high: int) -> str:
-    told = f"{one.entries:,} entries; half within {duration(one.p50_us)}, 99 % within {duration(one.p99_us)}"
+    text = f"{one.entries:,} entries; half within {duration(one.p50_us)}, 99 % within {duration(one.p99_us)}"
     drawn = waiting_picture(one, by_bar, low, high).inline()
-    return f"<div><h3>{escape(one.queue)}: {escape(words(one.state))}</h3><p>{escape(told)}</p>{drawn}</div>"
+    return f"<div><h3>{escape(one.queue)}: {escape(words(one.state))}</h3><p>{escape(text)}</p>{drawn}</div>"

@@ -34,8 +34,8 @@ def totals(pieces: Iterable[pa.Table], keys: Sequence[str], how: Mapping[str, st
         for row in grouped.to_pylist():
             key = tuple(row[name] for name in keys)
             known = found.get(key)
-            told = {name: row[f"{name}_{kind}"] for name, kind in how.items()}
-            found[key] = told if known is None else {n: _merged(known[n], told[n], how[n]) for n in how}
+            values = {name: row[f"{name}_{kind}"] for name, kind in how.items()}
+            found[key] = values if known is None else {n: _merged(known[n], values[n], how[n]) for n in how}
     return found
 
 
@@ -119,5 +119,5 @@ def _ended(piece: pa.Table) -> pa.Table:
 
 def _reason(condition: str | None, code: int | None, rule: str | None) -> str:
     """In a few words: the reason code's name, the AMQP condition, else the event that ended it."""
-    told = [text for text in (reason_name(code) if code else None, condition) if text]
-    return ", ".join(told) or (rule or "").replace("_", " ")
+    texts = [text for text in (reason_name(code) if code else None, condition) if text]
+    return ", ".join(texts) or (rule or "").replace("_", " ")

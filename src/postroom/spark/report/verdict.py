@@ -15,46 +15,46 @@ SHOWN_LOST: Final = 20
 MAX_POSITIONS: Final = 8
 
 
-def verdict(told: AuditResult | None) -> str:
+def verdict(audit: AuditResult | None) -> str:
     """The box that says whether every message is accounted for, at which cut."""
-    if told is None:
+    if audit is None:
         how = "Run postroom audit --out FOLDER, and give that folder to postroom report --audit."
         return _box("warn", "Not audited.", [how])
     spans = ", ".join(
-        f"{one.name} {one.first_position:,} to {one.position:,}" for one in told.cuts[:MAX_ROWS]
+        f"{one.name} {one.first_position:,} to {one.position:,}" for one in audit.cuts[:MAX_ROWS]
     )
-    checked = f"Positions {spans}: {told.events:,} events, {told.entries:,} entries."
-    lines, cut = [checked, *_remarks(told)], behind(_cut(told), "The cut")
-    if told.verdict is Verdict.CLEAN:
-        said = told.accounted()
-        return _box("good", f"✓ {said[0].upper()}{said[1:]}.", lines, cut)
-    if told.verdict is Verdict.VIOLATIONS:
-        many = "s" if told.violation_count != 1 else ""
-        return _box("bad", f"✗ The audit found {told.violation_count:,} violation{many}.", lines, cut)
+    checked = f"Positions {spans}: {audit.events:,} events, {audit.entries:,} entries."
+    lines, cut = [checked, *_remarks(audit)], behind(_cut(audit), "The cut")
+    if audit.verdict is Verdict.CLEAN:
+        text = audit.accounted()
+        return _box("good", f"✓ {text[0].upper()}{text[1:]}.", lines, cut)
+    if audit.verdict is Verdict.VIOLATIONS:
+        many = "s" if audit.violation_count != 1 else ""
+        return _box("bad", f"✗ The audit found {audit.violation_count:,} violation{many}.", lines, cut)
     return _box("warn", "? Not provable.", lines, cut)
 
 
 def _box(kind: str, title: str, lines: list[str], more: str = "") -> str:
-    said = "".join(f"<p>{escape(line)}</p>" for line in lines if line)
-    return f'<div class="verdict {kind}"><h2>{escape(title)}</h2>{said}{more}</div>'
+    text = "".join(f"<p>{escape(line)}</p>" for line in lines if line)
+    return f'<div class="verdict {kind}"><h2>{escape(title)}</h2>{text}{more}</div>'
 
 
-def _remarks(told: AuditResult) -> list[str]:
+def _remarks(audit: AuditResult) -> list[str]:
     """What is no violation and must be said."""
     lines = []
-    if lost := sum(queue.outcomes.get("lost", 0) for queue in told.managers):
+    if lost := sum(queue.outcomes.get("lost", 0) for queue in audit.managers):
         lines.append(f"{lost:,} not persistent, lost at a crash: as agreed with their producers.")
-    if told.lost:
-        named = ", ".join(told.lost[:SHOWN_LOST]) + ", …" * (len(told.lost) > SHOWN_LOST)
+    if audit.lost:
+        named = ", ".join(audit.lost[:SHOWN_LOST]) + ", …" * (len(audit.lost) > SHOWN_LOST)
         lines.append(f"Not persistent, lost on the way between queue managers: {named}.")
-    for one in told.unproven[:SHOWN_LOST]:
+    for one in audit.unproven[:SHOWN_LOST]:
         about = f" ({one.count:,})" if one.count else ""
-        lines.append(f"{told.name_of(one.ledger_id)}: {one.what}{about} not proven: {one.why}.")
+        lines.append(f"{audit.name_of(one.ledger_id)}: {one.what}{about} not proven: {one.why}.")
     return lines
 
 
-def _cut(told: AuditResult) -> str:
-    rows = [_cut_row(one) for one in told.cuts[:MAX_ROWS]]
+def _cut(audit: AuditResult) -> str:
+    rows = [_cut_row(one) for one in audit.cuts[:MAX_ROWS]]
     heads = ("queue manager", "ledger", "from", "through", "epoch", "time")
     return table(heads, rows, {2, 3, 4}, "What was audited: positions of each ledger")
 
@@ -64,63 +64,63 @@ def _cut_row(one: Cut) -> tuple[object, ...]:
     return (one.name, one.ledger_id, one.first_position, one.position, one.epoch, time)
 
 
-def violations(told: AuditResult | None) -> str:
+def violations(audit: AuditResult | None) -> str:
     """Each breach that was found, by rule."""
-    if told is None or not told.violations:
+    if audit is None or not audit.violations:
         return ""
-    rows = [_violation_row(told, one) for one in told.violations[:MAX_ROWS]]
-    by_rule = ", ".join(f"{number:,} {rule}" for rule, number in told.violation_counts.items() if number)
+    rows = [_violation_row(audit, one) for one in audit.violations[:MAX_ROWS]]
+    by_rule = ", ".join(f"{number:,} {rule}" for rule, number in audit.violation_counts.items() if number)
     heads = ("rule", "queue manager", "queue", "serial", "positions", "detail")
-    first = table(heads, rows[:SHOWN_VIOLATIONS], {3}, f"The first of {told.violation_count:,}")
+    first = table(heads, rows[:SHOWN_VIOLATIONS], {3}, f"The first of {audit.violation_count:,}")
     more = rows[SHOWN_VIOLATIONS:]
     rest = behind(table(heads, more, {3}, "Those that follow"), f"{len(more)} more") if more else ""
     return section("Violations", f"Breaches of a rule: {by_rule}.", first + rest)
 
 
-def _violation_row(told: AuditResult, one: Violation) -> tuple[object, ...]:
+def _violation_row(audit: AuditResult, one: Violation) -> tuple[object, ...]:
     places = ", ".join(str(position) for position in one.positions[:MAX_POSITIONS])
     more = ", …" * (len(one.positions) > MAX_POSITIONS)
-    manager = told.name_of(one.ledger_id)
+    manager = audit.name_of(one.ledger_id)
     return (one.rule, manager, one.queue or "", one.serial or "", places + more, one.detail)
 
 
-def crossings(told: AuditResult | None) -> str:
+def crossings(audit: AuditResult | None) -> str:
     """What channels took from one ledger to another."""
-    if told is None or not told.crossings:
+    if audit is None or not audit.crossings:
         return ""
-    shown = [name for name in told.crossings[0].verdicts if any(r.verdicts[name] for r in told.crossings)]
+    shown = [name for name in audit.crossings[0].verdicts if any(r.verdicts[name] for r in audit.crossings)]
     heads = ("from", "queue", "to", *shown, "violations")
-    rows = [_crossing_row(told, one, shown) for one in told.crossings[:MAX_ROWS]]
+    rows = [_crossing_row(audit, one, shown) for one in audit.crossings[:MAX_ROWS]]
     intro = "What channels took from one ledger to another. Persistent messages arrive once."
-    numbers = table(heads, rows, set(range(3, len(heads))), first_of("crossings", len(told.crossings)))
+    numbers = table(heads, rows, set(range(3, len(heads))), first_of("crossings", len(audit.crossings)))
     return section("Between queue managers", intro, numbers)
 
 
-def _crossing_row(told: AuditResult, one: CrossingSums, verdicts: list[str]) -> tuple[object, ...]:
-    ends = (told.name_of(one.ledger_id), one.queue, told.name_of(one.to_ledger_id))
+def _crossing_row(audit: AuditResult, one: CrossingSums, verdicts: list[str]) -> tuple[object, ...]:
+    ends = (audit.name_of(one.ledger_id), one.queue, audit.name_of(one.to_ledger_id))
     return (*ends, *(one.verdicts[name] for name in verdicts), one.violations)
 
 
-def conservation(told: AuditResult | None) -> str:
+def conservation(audit: AuditResult | None) -> str:
     """What arrived on each queue against what it holds and what has ended."""
-    if told is None or not told.queues:
+    if audit is None or not audit.queues:
         return ""
-    shown = [name for name in told.queues[0].outcomes if any(q.outcomes[name] for q in told.queues)]
+    shown = [name for name in audit.queues[0].outcomes if any(q.outcomes[name] for q in audit.queues)]
     heads = ("queue manager", "queue", "verdict", "difference", "before", "arrived", "held", "in transit")
-    rows = [_sums_row(told, one, shown) for one in (*told.managers, *told.queues)[:MAX_ROWS]]
+    rows = [_sums_row(audit, one, shown) for one in (*audit.managers, *audit.queues)[:MAX_ROWS]]
     intro = (
         "What there was before and what arrived is what is held and what has ended, by outcome:"
         " the difference must be 0."
     )
     names = (*heads, *map(words, shown))
-    in_all = len(told.managers) + len(told.queues)
+    in_all = len(audit.managers) + len(audit.queues)
     caption = first_of("queue managers and queues", in_all)
     numbers = table(names, rows, set(range(3, len(names))), caption, "unbalanced")
     return section("Conservation", intro, numbers)
 
 
-def _sums_row(told: AuditResult, one: QueueSums, outcomes: list[str]) -> tuple[object, ...]:
+def _sums_row(audit: AuditResult, one: QueueSums, outcomes: list[str]) -> tuple[object, ...]:
     queue = one.queue if one.queue_id is not None else "(all)"
     opening = "?" if one.opening is None else one.opening
-    head = (told.name_of(one.ledger_id), queue, one.verdict, one.difference, opening, one.arrivals)
+    head = (audit.name_of(one.ledger_id), queue, one.verdict, one.difference, opening, one.arrivals)
     return (*head, one.held, one.in_transit, *(one.outcomes[name] for name in outcomes))

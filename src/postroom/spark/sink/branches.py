@@ -28,11 +28,11 @@ class Share:
 class Branches:
     """The branches of a task attempt. Not for two threads."""
 
-    def __init__(self, options: SinkOptions, app: str, asked: Mapping[str, object]) -> None:
-        """``asked``: what BEGIN says, the same for each branch."""
+    def __init__(self, options: SinkOptions, app: str, begin_body: Mapping[str, object]) -> None:
+        """``begin_body``: what BEGIN says, the same for each branch."""
         self._options: Final = options
         self._app: Final = app
-        self._asked: Final = asked
+        self._begin_body: Final = begin_body
         self._patience: Final = Patience(options.broker_timeout_s)
         self._link: SinkLink | None = None
         self._begun: Begun | None = None
@@ -154,7 +154,7 @@ class Branches:
             options = self._options
             self._link = await SinkLink.open(options.broker, self._app, options.broker_timeout_s)
         if self._begun is None:
-            self._begun = await self._link.begin(self._asked)
+            self._begun = await self._link.begin(self._begin_body)
             for name in self._given_up:
                 await self._link.roll_back(name)
             self._given_up = []

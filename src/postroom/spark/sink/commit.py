@@ -15,7 +15,7 @@ from postroom.spark.sink.options import SinkOptions
 from postroom.spark.sink.task import TaskWrote
 
 LOG: Final = logging.getLogger("postroom.spark")
-Ask = Callable[[SinkLink], Awaitable[None]]
+Attempt = Callable[[SinkLink], Awaitable[None]]
 ALREADY: Final = "already"
 ABORT_PATIENCE_S: Final = 5
 """A failed batch isn't held up for what the next one does anyway."""
@@ -29,15 +29,15 @@ def commit(
     Returns "committed", or "already" for one that was decided before. Raises ``SinkError``.
     """
     body = commit_body(options, batch_id, offsets, wrote)
-    asked = 0
+    attempts = 0
 
-    async def ask(link: SinkLink) -> str:
-        nonlocal asked
-        asked += 1
+    async def attempt(link: SinkLink) -> str:
+        nonlocal attempts
+        attempts += 1
         return str((await link.commit(body)).get("status"))
 
     try:
-        status = asyncio.run(until_answered(options.broker, app, options.broker_timeout_s, ask))
+        status = asyncio.run(until_answered(options.broker, app, options.broker_timeout_s, attempt))
     except LOST as failure:
         raise CommitUnanswered(
             f"the commit of batch {batch_id} for app {app!r} had no answer in {options.broker_timeout_s} s:"
@@ -51,7 +51,7 @@ def commit(
             raise
         LOG.warning("version %d of app %r is below the last that was written: nothing is sent", batch_id, app)
         return ALREADY  # known by its number alone, as the tasks were told when they asked
-    if options.above and status == ALREADY and asked == 1 and body["branches"]:
+    if options.above and status == ALREADY and attempts == 1 and body["branches"]:
         raise SinkError(
             f"batch {batch_id} for app {app!r} was decided before, and the same offsets had other rows then:"
             f" now there are some above its highest position. Column {options.above} isn't one of positions,"
@@ -87,25 +87,25 @@ def roll_back(options: SinkOptions, app: str, wrote: Iterable[TaskWrote]) -> Non
     """
     names = [name for each in wrote for name in each.branches]
 
-    async def ask(link: SinkLink) -> None:
+    async def attempt(link: SinkLink) -> None:
         for name in names:
             await link.roll_back(name)
 
     if names:
-        _try(options, app, ask)
+        _try(options, app, attempt)
 
 
 def forget(options: SinkOptions, app: str) -> None:
     """The broker forgets an app that only one write has used, with all that is open of it."""
 
-    async def ask(link: SinkLink) -> None:
+    async def attempt(link: SinkLink) -> None:
         await link.forget()
 
-    _try(options, app, ask)
+    _try(options, app, attempt)
 
 
-def _try(options: SinkOptions, app: str, ask: Ask) -> None:
+def _try(options: SinkOptions, app: str, attempt: Attempt) -> None:
     try:
-        asyncio.run(until_answered(options.broker, app, ABORT_PATIENCE_S, ask))
+        asyncio.run(until_answered(options.broker, app, ABORT_PATIENCE_S, attempt))
     except (JMSException, SinkError) as failure:
         LOG.warning("branches of app %r are left to the end of their lease: %s", app, failure)

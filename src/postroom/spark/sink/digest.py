@@ -32,20 +32,20 @@ class Offsets:
 def offsets_of(checkpoint: str, batch_id: int) -> Offsets:
     """What the checkpoint's log says of a batch. Raises ``SinkError``."""
     try:
-        return _told(Checkpoint(checkpoint), batch_id)
+        return _read_offsets(Checkpoint(checkpoint), batch_id)
     except CheckpointUnreadable as error:
         raise SinkError(f'{error} (option "checkpoint", else "checkpointLocation")') from error
 
 
-def _told(checkpoint: Checkpoint, batch_id: int) -> Offsets:
+def _read_offsets(checkpoint: Checkpoint, batch_id: int) -> Offsets:
     ends = _ends(checkpoint, batch_id)
     entries = {end.source: entry for end in ends if (entry := _file_entry(end.offset)) is not None}
     before = _ends(checkpoint, batch_id - 1) if entries and batch_id else []
     after = {end.source: _file_entry(end.offset) for end in before}
     of_files = [_files(checkpoint, source, after.get(source), last) for source, last in entries.items()]
     text = "\n".join(end.offset for end in ends)
-    told_of_all = "\n".join([text, *of_files])
-    return Offsets(hashlib.sha256(told_of_all.encode()).hexdigest(), _short(text))
+    full_text = "\n".join([text, *of_files])
+    return Offsets(hashlib.sha256(full_text.encode()).hexdigest(), _short(text))
 
 
 def _ends(checkpoint: Checkpoint, batch_id: int) -> list[SourceOffset]:
@@ -70,17 +70,17 @@ def _files(checkpoint: Checkpoint, source: str, after: int | None, last: int) ->
 
 def _files_of(checkpoint: Checkpoint, source: str, entry: int) -> list[str]:
     name = f"{SOURCES}/{source}/{entry}"
-    told = checkpoint.lines(name + COMPACT if checkpoint.has(name + COMPACT) else name)
-    return sorted(line for line in told[1:] if json.loads(line).get("batchId") == entry)
+    lines = checkpoint.lines(name + COMPACT if checkpoint.has(name + COMPACT) else name)
+    return sorted(line for line in lines[1:] if json.loads(line).get("batchId") == entry)
 
 
 def _file_entry(offset: str) -> int | None:
     """The number of a source of files; None for the offset of another source."""
     try:
-        told = json.loads(offset)
+        fields = json.loads(offset)
     except ValueError:
         return None
-    number = told.get("logOffset") if isinstance(told, dict) else None
+    number = fields.get("logOffset") if isinstance(fields, dict) else None
     return number if isinstance(number, int) else None
 
 

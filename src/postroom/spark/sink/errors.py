@@ -52,8 +52,8 @@ NO_POSITION = (
 
 def refused(condition: str | None, description: str, info: Mapping[str, object], app: str) -> SinkError:
     """What a refusal of the broker means. `info` names the ids and offsets that the broker has recorded."""
-    told = {name: info.get(name) for name in ("query_id", "batch_id", "offsets", "position", "digest")}
-    choices = NO_POSITION if told["position"] is None else ABOVE.format(position=told["position"])
+    found = {name: info.get(name) for name in ("query_id", "batch_id", "offsets", "position", "digest")}
+    choices = NO_POSITION if found["position"] is None else ABOVE.format(position=found["position"])
     if condition == FENCED:
         return SinkFenced(
             f"a later run writes for app {app!r}: {description}. Two queries, or two runs of one, can't write"
@@ -61,13 +61,13 @@ def refused(condition: str | None, description: str, info: Mapping[str, object],
         )
     if condition == QUERY_REPLACED:
         return QueryReplaced(
-            f"app {app!r} was written by query {told['query_id']} up to batch {told['batch_id']}, offsets"
-            f" {told['offsets']}, and this is another query: it has another checkpoint. {choices}"
+            f"app {app!r} was written by query {found['query_id']} up to batch {found['batch_id']}, offsets"
+            f" {found['offsets']}, and this is another query: it has another checkpoint. {choices}"
         )
     if condition == BATCH_REPLACED:
         return BatchReplaced(
-            f"batch {told['batch_id']} of query {told['query_id']} for app {app!r} is decided with digest"
-            f" {told['digest']}, offsets {told['offsets']}, and this is another batch of that id: the"
+            f"batch {found['batch_id']} of query {found['query_id']} for app {app!r} is decided with digest"
+            f" {found['digest']}, offsets {found['offsets']}, and this is another batch of that id: the"
             f" checkpoint has lost its last entries. {choices}"
         )
     if condition == BRANCH_UNKNOWN:

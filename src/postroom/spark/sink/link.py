@@ -65,11 +65,11 @@ class SinkLink:
         """Ask what is decided, and begin a branch where the batch isn't. Raises ``JMSException``,
         ``SinkError``.
         """
-        told = await self._ask("BEGIN", body)
-        txn_id, position, most = (told.get(name) for name in ("txn_id", "position", "max_messages"))
+        reply = await self._perform("BEGIN", body)
+        txn_id, position, most = (reply.get(name) for name in ("txn_id", "position", "max_messages"))
         return Begun(
-            told.get("decided") is True,
-            str(told.get("branch") or ""),
+            reply.get("decided") is True,
+            str(reply.get("branch") or ""),
             bytes(txn_id) if isinstance(txn_id, bytes) else b"",
             int(position) if isinstance(position, int) else None,
             int(most) if isinstance(most, int) else 1,
@@ -81,7 +81,7 @@ class SinkLink:
 
     async def seal(self, branch: str) -> int:
         """All of the branch is durable, and nothing more is taken: how many messages have come."""
-        sent = (await self._ask("SEAL", {"branch": branch})).get("sent")
+        sent = (await self._perform("SEAL", {"branch": branch})).get("sent")
         return int(sent) if isinstance(sent, int) else -1
 
     async def roll_back(self, branch: str) -> None:
@@ -95,7 +95,7 @@ class SinkLink:
 
     async def commit(self, body: Mapping[str, object]) -> dict[str, object]:
         """Decide a batch. Raises as `begin`."""
-        return await self._ask("COMMIT", body)
+        return await self._perform("COMMIT", body)
 
     async def forget(self) -> None:
         """The broker forgets the app, and rolls back what is open of it; an app that is unknown is no
@@ -115,7 +115,7 @@ class SinkLink:
         except JMSException:
             return
 
-    async def _ask(self, verb: str, body: Mapping[str, object]) -> dict[str, object]:
+    async def _perform(self, verb: str, body: Mapping[str, object]) -> dict[str, object]:
         try:
             return await self._request(verb, body)
         except ManagementException as error:
@@ -127,8 +127,8 @@ class SinkLink:
             ) from error
 
     async def _request(self, verb: str, body: Mapping[str, object] | None) -> dict[str, object]:
-        said = None if body is None else dict(body)
-        reply = await self._session.requests.request(verb, kind=SINK_TYPE, name=self._app, body=said)
+        attributes = None if body is None else dict(body)
+        reply = await self._session.requests.request(verb, kind=SINK_TYPE, name=self._app, body=attributes)
         return reply.attributes()
 
 
@@ -157,7 +157,7 @@ class Patience:
 
 
 async def until_answered(
-    broker: Broker, app: str, broker_timeout_s: float, ask: Callable[[SinkLink], Awaitable[T]]
+    broker: Broker, app: str, broker_timeout_s: float, attempt: Callable[[SinkLink], Awaitable[T]]
 ) -> T:
     """Ask on a connection of its own, again and again until there is an answer: for what may be asked twice.
 
@@ -168,7 +168,7 @@ async def until_answered(
         link = None
         try:
             link = await SinkLink.open(broker, app, broker_timeout_s)
-            return await ask(link)
+            return await attempt(link)
         except LOST as failure:
             await patience.lost(failure)
         finally:

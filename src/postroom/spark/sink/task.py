@@ -64,7 +64,7 @@ class _Task:
     def __init__(self, options: SinkOptions, who: Writing) -> None:
         self._who: Final = who
         self._sifter: Final = Sifter(options)
-        asked: dict[str, object] = {
+        begin_body: dict[str, object] = {
             "query_id": who.query_id,
             "run_id": who.run_id,
             "batch_id": who.batch_id,
@@ -74,7 +74,7 @@ class _Task:
             "above": bool(options.above),
             "accept_duplicates": options.accept_duplicates,
         }
-        self._branches: Final = Branches(options, who.app, asked)
+        self._branches: Final = Branches(options, who.app, begin_body)
 
     async def write(self, batches: Iterator[pa.RecordBatch]) -> TaskWrote:
         try:

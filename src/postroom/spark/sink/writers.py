@@ -55,11 +55,11 @@ class StreamSink(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Decide the batch."""
         offsets = offsets_of(self._options.checkpoint, batchId)
-        commit.commit(self._options, self._options.app, batchId, offsets, told(messages))
+        commit.commit(self._options, self._options.app, batchId, offsets, written(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Roll back what the tasks have named."""
-        commit.roll_back(self._options, self._options.app, told(messages))
+        commit.roll_back(self._options, self._options.app, written(messages))
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -93,14 +93,14 @@ class BatchSink(DataSourceArrowWriter):
         offsets = Offsets("", f"version {version}")
         if self._options.checkpoint:
             offsets = offsets_of(self._options.checkpoint, version)
-        commit.commit(self._options, self._app, version, offsets, told(messages))
+        commit.commit(self._options, self._app, version, offsets, written(messages))
         if not self._options.app:
             commit.forget(self._options, self._app)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Roll back what the tasks have sent, as far as it is known."""
         if self._options.app:
-            commit.roll_back(self._options, self._app, told(messages))
+            commit.roll_back(self._options, self._app, written(messages))
         else:
             commit.forget(self._options, self._app)
 
@@ -139,6 +139,6 @@ def property_of(context: TaskContext, name: str) -> str:
     return context.getLocalProperty(name) or ""
 
 
-def told(messages: Sequence[WriterCommitMessage | None]) -> list[TaskWrote]:
+def written(messages: Sequence[WriterCommitMessage | None]) -> list[TaskWrote]:
     """The tasks' answers; of a failed task there is none."""
     return [message for message in messages if isinstance(message, TaskWrote)]

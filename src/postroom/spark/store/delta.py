@@ -88,9 +88,9 @@ class DeltaStore(TableStore):
             if as_of is not None:
                 table.load_as_version(as_of)
         except (DeltaError, TableNotFoundError) as error:
-            asked = f"version {version}" if version is not None else f"version at {as_of}"
+            wanted = f"version {version}" if version is not None else f"version at {as_of}"
             raise VersionGone(
-                f"table {self.name} at {self.uri} has no {asked} (any more): {error}"
+                f"table {self.name} at {self.uri} has no {wanted} (any more): {error}"
             ) from error
         return self._listing(table)
 
@@ -129,11 +129,11 @@ class DeltaStore(TableStore):
 
     def _restored(self, info: dict[str, Any]) -> int:
         """The version that a RESTORE went back to."""
-        told = info["operationParameters"]
-        if "version" in told:
-            return int(told["version"])
+        parameters = info["operationParameters"]
+        if "version" in parameters:
+            return int(parameters["version"])
         table = DeltaTable(self.uri)
-        table.load_as_version(told["datetime"])
+        table.load_as_version(parameters["datetime"])
         return table.version()
 
     def _check_transactions(self, table: DeltaTable, state: TableState) -> None:
@@ -185,9 +185,9 @@ class DeltaStore(TableStore):
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> TableError:
-        said = str(error).partition("\n")[0]  # the rest is the library's own stack
+        text = str(error).partition("\n")[0]  # the rest is the library's own stack
         return TableError(
-            f"table {self.name} at {self.uri}: its log can't be read ({said}). If the machine lost power, "
+            f"table {self.name} at {self.uri}: its log can't be read ({text}). If the machine lost power, "
             f"the newest file in {LOG} may be cut off: move it away, and the version before it counts"
         )
 

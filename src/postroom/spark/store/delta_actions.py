@@ -66,13 +66,13 @@ class Actions:
         """What a reader may skip the file by."""
         least = {"serial": file.first_serial, self.first_position: file.first_position}
         most = {"serial": file.last_serial, self.last_position: file.last_position}
-        told = {
+        statistics = {
             "numRecords": file.rows,
             "minValues": {name: number for name, number in least.items() if number},
             "maxValues": {name: number for name, number in most.items() if number},
             "nullCount": {},
         }
-        return json.dumps(told)
+        return json.dumps(statistics)
 
     def file(self, flat: Mapping[str, Any]) -> DataFile:
         """A file as `DeltaTable.get_add_actions` tells of it."""
@@ -92,10 +92,10 @@ class Actions:
     def logged(self, add: Mapping[str, Any]) -> DataFile:
         """A file as the log tells of it."""
         place = {f"partition.{name}": value for name, value in add["partitionValues"].items()}
-        told = json.loads(add["stats"] or "{}")
-        least = {f"min.{name}": value for name, value in told.get("minValues", {}).items()}
-        most = {f"max.{name}": value for name, value in told.get("maxValues", {}).items()}
-        file = {"path": add["path"], "size_bytes": add["size"], "num_records": told.get("numRecords")}
+        statistics = json.loads(add["stats"] or "{}")
+        least = {f"min.{name}": value for name, value in statistics.get("minValues", {}).items()}
+        most = {f"max.{name}": value for name, value in statistics.get("maxValues", {}).items()}
+        file = {"path": add["path"], "size_bytes": add["size"], "num_records": statistics.get("numRecords")}
         return self.file(file | place | least | most)
 
 

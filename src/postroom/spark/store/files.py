@@ -147,9 +147,9 @@ class DataFiles:
                 with pq.ParquetFile(source, metadata=reader.metadata, read_dictionary=texts) as by_dictionary:
                     yield by_dictionary
         except (pa.ArrowException, OSError) as error:
-            said = str(error).partition("\n")[0]
+            text = str(error).partition("\n")[0]
             raise TableError(
-                f"table {self.definition.name}: file {file.path} can't be read ({said}): if it is damaged, "
+                f"table {self.definition.name}: file {file.path} can't be read ({text}): if it is damaged, "
                 "restore it from a backup, or rebuild the table "
                 f"(postroom pipeline rebuild {self.definition.name})"
             ) from error

@@ -212,10 +212,10 @@ class IcebergStore(TableStore):
         table = self._table()
         if table is None or _last_number(table) != entry.version - 1:
             raise FileExistsError(self.uri)
-        told = {STATE_KEY: encode_state(entry.state), OPERATION_KEY: entry.operation}
+        properties = {STATE_KEY: encode_state(entry.state), OPERATION_KEY: entry.operation}
         paths = [f"file://{self._data.at(file.path)}" for file in entry.add]
         try:
-            table.add_files(paths, snapshot_properties=told, check_duplicate_files=False)
+            table.add_files(paths, snapshot_properties=properties, check_duplicate_files=False)
         except CommitFailedException as error:
             raise FileExistsError(self.uri) from error
 

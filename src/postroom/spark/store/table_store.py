@@ -114,10 +114,10 @@ class TableStore(ABC):
         settings = f"{self.path.rpartition('/')[0]}/{OWN_FOLDER}/{SETTINGS_FILE}"
         try:
             with self._data.filesystem.open_input_stream(settings) as stream:
-                told = json.loads(checked(stream.read()))
+                awaited = json.loads(checked(stream.read()))
         except (FileNotFoundError, ValueError):
             return False
-        return self.name in told.get("tables", ())
+        return self.name in awaited.get("tables", ())
 
     def added_since(self, version: int) -> list[DataFile]:
         """Files with new rows in part ``done`` that came after a version, in the order of their commits;
@@ -176,14 +176,14 @@ class TableStore(ABC):
             raise self._conflict(state.version)
         before = self._prepared(newest)
         version = before.state.version + 1
-        told = replace(
+        reached = replace(
             state,
             version=version,
             schema_version=max(before.state.schema_version, self.definition.version),
             updated_us=time.time_ns() // 1000,
         )
         gone = tuple(file.path for file in remove)
-        entry = Entry(version, operation, is_new, told, before.columns, tuple(add), gone)
+        entry = Entry(version, operation, is_new, reached, before.columns, tuple(add), gone)
         try:
             self._put(entry, remove)
         except FileExistsError as error:

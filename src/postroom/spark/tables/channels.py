@@ -9,10 +9,10 @@ import pyarrow as pa
 from postroom.spark.tables import arrays
 from postroom.spark.tables.arrays import Codes
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
-from postroom.spark.tables.done import is_past_minute
 from postroom.spark.tables.entries import order_of
+from postroom.spark.tables.final_rows import is_past_minute
 from postroom.spark.tables.range import Range
-from postroom.spark.tables.undelivered import told
+from postroom.spark.tables.undelivered import reason_columns
 
 Array = npt.NDArray[Any]
 
@@ -41,11 +41,11 @@ FIELDS: Final = (
 
 def units(events: Range) -> pa.Table:
     """A row for each event that tells of a channel."""
-    mine = events.take(np.flatnonzero(_tells(events)))
+    mine = events.take(np.flatnonzero(_concerns_channel(events)))
     came, gone = mine.is_arrival, mine.codes("event").among("forward")
     ended = mine.codes("event").among("discard", "return_to_sender") & ~came
-    said = told(mine, ended)
-    dropped = arrays.numbers(said["dropped"]).astype(bool) & ended
+    reasons = reason_columns(mine, ended)
+    dropped = arrays.numbers(reasons["dropped"]).astype(bool) & ended
     first = mine.numbers("ordinal") == 0
     message = (came & first) | (gone & ~came)
     batch = mine.codes("record").among("decision") & gone
@@ -63,7 +63,7 @@ def units(events: Range) -> pa.Table:
     columns: dict[str, Any] = {name: pa.array(which.astype(np.int64)) for name, which in counted.items()}
     columns |= {
         "ledger_id": mine.codes("ledger_id").array(),
-        "channel": _channel(mine, said["channel"], ended),
+        "channel": _channel(mine, reasons["channel"], ended),
         "direction": _direction(came | ended),
         "minute": arrays.of_kind(mine.minutes_us, TIMESTAMP),
         "bytes": pa.array(mine.numbers("body_bytes") * (came & first)),
@@ -73,18 +73,18 @@ def units(events: Range) -> pa.Table:
     return pa.table(columns | order_of(mine))
 
 
-def _tells(events: Range) -> Array:
+def _concerns_channel(events: Range) -> Array:
     """Which rows name a channel, or tell in their reason what became of a message that one brought."""
     named = events.codes("channel").numbers >= 0
     if len(events.codes("reason").texts):
         ended = events.codes("event").among("discard", "return_to_sender") & ~events.is_arrival
-        named = named | (ended & arrays.valid(told(events, ended)["channel"]))
+        named = named | (ended & arrays.valid(reason_columns(events, ended)["channel"]))
     return named & ~events.is_carried
 
 
-def _channel(events: Range, said: pa.Array, ended: Array) -> pa.Array:
+def _channel(events: Range, from_reasons: pa.Array, ended: Array) -> pa.Array:
     """Who brought a message that was discarded or returned is told in the reason."""
-    named, brought = events.codes("channel"), arrays.codes(said)
+    named, brought = events.codes("channel"), arrays.codes(from_reasons)
     texts = sorted({*named.texts, *brought.texts})
     place = {text: number for number, text in enumerate(texts)}
 

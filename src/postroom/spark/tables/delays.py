@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
+from postroom.spark.tables.intervals import Intervals, has_ended
 from postroom.spark.tables.range import Range
-from postroom.spark.tables.spells import Spells, has_ended
 
 FROM_BEGIN: Final = {"began_time": "time", "began_event": "event", "causes": "causes", "due": "due"}
 FROM_END: Final = {"ended_time": "time", "ended_event": "event", "ended_state": "to_state"}
@@ -46,14 +46,14 @@ def units(events: Range) -> pa.Table:
     begins = np.flatnonzero(events.codes("to_state").among("delayed"))
     ends = np.flatnonzero(events.codes("from_state").among("delayed") & ~events.is_carried)
     is_begin = np.arange(len(begins) + len(ends)) < len(begins)
-    spells = Spells(events, np.concatenate([begins, ends]), is_begin, ~is_begin)
+    intervals = Intervals(events, np.concatenate([begins, ends]), is_begin, ~is_begin)
     columns: dict[str, Any] = {
-        name: spells.column(_BY_NAME[name]) for name in ("ledger_id", "serial", "queue_id", "queue")
+        name: intervals.column(_BY_NAME[name]) for name in ("ledger_id", "serial", "queue_id", "queue")
     }
-    columns |= {"began_position": spells.link, "delayed_us": spells.lasted_us}
-    for told, where in ((FROM_BEGIN, spells.begins), (FROM_END, spells.ends)):
-        columns |= {name: spells.column(_BY_NAME[name], source, where) for name, source in told.items()}
-    return pa.table(columns | spells.order())
+    columns |= {"began_position": intervals.link, "delayed_us": intervals.lasted_us}
+    for sources, where in ((FROM_BEGIN, intervals.begins), (FROM_END, intervals.ends)):
+        columns |= {name: intervals.column(_BY_NAME[name], source, where) for name, source in sources.items()}
+    return pa.table(columns | intervals.order())
 
 
 DELAYS: Final = TableDefinition(

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
+from postroom.spark.tables.intervals import Intervals, has_ended
 from postroom.spark.tables.range import Range
-from postroom.spark.tables.spells import Spells, has_ended
 
 FROM_BEGIN: Final = {
     "began_time": "time",
@@ -82,21 +82,25 @@ def units(events: Range) -> pa.Table:
     chosen = (events.is_taken | events.was_taken | got)[rows]
     rows = rows if chosen.all() else rows[chosen]
     was, taken, at_once = events.was_taken[rows], events.is_taken[rows], got[rows]
-    spells = Spells(events, rows, (taken & ~was) | at_once, (was & ~taken) | at_once)
+    intervals = Intervals(events, rows, (taken & ~was) | at_once, (was & ~taken) | at_once)
     changes = ~events.is_carried[rows]
-    return pa.table(_columns(spells, taken | at_once, changes))
+    return pa.table(_columns(intervals, taken | at_once, changes))
 
 
-def _columns(spells: Spells, taken: np.ndarray[Any, Any], changes: np.ndarray[Any, Any]) -> dict[str, Any]:
-    columns = {name: spells.column(_BY_NAME[name]) for name in ("ledger_id", "serial", "queue_id", "queue")}
-    columns |= {"began_position": spells.link, "held_us": spells.lasted_us}
-    for told, where in ((FROM_BEGIN, spells.begins), (FROM_END, spells.ends), (FROM_TAKEN, taken)):
-        columns |= {name: spells.column(_BY_NAME[name], source, where) for name, source in told.items()}
-    columns["began_time"] = spells.column(_BY_NAME["began_time"], "time", spells.begins & changes)
+def _columns(
+    intervals: Intervals, taken: np.ndarray[Any, Any], changes: np.ndarray[Any, Any]
+) -> dict[str, Any]:
+    columns = {
+        name: intervals.column(_BY_NAME[name]) for name in ("ledger_id", "serial", "queue_id", "queue")
+    }
+    columns |= {"began_position": intervals.link, "held_us": intervals.lasted_us}
+    for sources, where in ((FROM_BEGIN, intervals.begins), (FROM_END, intervals.ends), (FROM_TAKEN, taken)):
+        columns |= {name: intervals.column(_BY_NAME[name], source, where) for name, source in sources.items()}
+    columns["began_time"] = intervals.column(_BY_NAME["began_time"], "time", intervals.begins & changes)
     for name in ("delivery_delta", "failure_delta"):
-        columns[name] = pa.array(spells.numbers(name) * changes)
-    columns["sent"] = pa.array(spells.numbers("sent").astype(bool))
-    return columns | spells.order()
+        columns[name] = pa.array(intervals.numbers(name) * changes)
+    columns["sent"] = pa.array(intervals.numbers("sent").astype(bool))
+    return columns | intervals.order()
 
 
 DELIVERIES: Final = TableDefinition(

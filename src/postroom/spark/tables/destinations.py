@@ -9,10 +9,10 @@ import pyarrow as pa
 from postroom.spark.ledger_source.state_names import DELAY_CAUSES, LIVE_STATES, OUTCOMES
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
-from postroom.spark.tables.done import is_past_minute
-from postroom.spark.tables.grouping import group
+from postroom.spark.tables.final_rows import is_past_minute
+from postroom.spark.tables.groups import group
 from postroom.spark.tables.range import Range
-from postroom.spark.tables.summing import Sums
+from postroom.spark.tables.range_sums import Sums
 
 Array = npt.NDArray[Any]
 
@@ -81,8 +81,8 @@ def _counts(sums: Sums) -> dict[str, Array]:
         "failures": sums.total(events.numbers("failure_delta") * changes),
     }
     for cause in DELAY_CAUSES:
-        told = [counts for text, counts in causes.items() if cause in text.split("+")]
-        found[f"{cause}_delays"] = sum(told, none)
+        counts_of_cause = [counts for text, counts in causes.items() if cause in text.split("+")]
+        found[f"{cause}_delays"] = sum(counts_of_cause, none)
     return found | {name: outcomes.get(name, none) for name in OUTCOMES}
 
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 from postroom.spark.tables import arrays
 from postroom.spark.tables.arrays import Codes
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
-from postroom.spark.tables.done import DAY_US, is_quiet
 from postroom.spark.tables.entries import DWELL
+from postroom.spark.tables.final_rows import DAY_US, is_quiet
 from postroom.spark.tables.range import MINUTE_US, Range
 
 Array = npt.NDArray[Any]

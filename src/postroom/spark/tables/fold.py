@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import Field, Merge, TableDefinition
-from postroom.spark.tables.grouping import Groups, group, rank
+from postroom.spark.tables.groups import Groups, group, rank
 from postroom.spark.tables.range import Range
 
 Array = npt.NDArray[Any]
@@ -123,9 +123,9 @@ def _linked(groups: Groups, links: Array) -> Groups:
 
 def _filled(links: Array, groups: Groups) -> Array:
     """Links in sorted order, each 0 replaced by the one before it in its group."""
-    told = np.maximum.accumulate(np.where(links > 0, np.arange(len(links)), -1))
+    last_set = np.maximum.accumulate(np.where(links > 0, np.arange(len(links)), -1))
     begins = groups.starts[groups.of_sorted]
-    return np.where(told >= begins, links[told], 0)
+    return np.where(last_set >= begins, links[last_set], 0)
 
 
 def _key(column: pa.ChunkedArray) -> Array:
@@ -164,17 +164,17 @@ class _Folding:
         set in the same chunks share where to look."""
         if column.null_count == 0:
             return self.first(field, column)
-        told, start = [], 0
+        pieces, start = [], 0
         for chunk in column.chunks:
             if chunk.null_count < len(chunk):
-                told.append((start, chunk))
+                pieces.append((start, chunk))
             start += len(chunk)
-        values = arrays.one(pa.chunked_array([chunk for _, chunk in told]))
+        values = arrays.one(pa.chunked_array([chunk for _, chunk in pieces]))
         if values.null_count:
-            return values.take(self._places(_spans(told), arrays.valid(values)))
-        key = tuple((start, len(chunk)) for start, chunk in told)
+            return values.take(self._places(_spans(pieces), arrays.valid(values)))
+        key = tuple((start, len(chunk)) for start, chunk in pieces)
         if key not in self._only:
-            self._only[key] = self._places(_spans(told), None)
+            self._only[key] = self._places(_spans(pieces), None)
         return values.take(self._only[key])
 
     def _places(self, rows: Array, kept: Array | None) -> pa.Array:
@@ -196,8 +196,8 @@ class _Folding:
 
     def latest(self, field: Field, column: pa.ChunkedArray) -> pa.Array:
         values = arrays.one(column)
-        told = arrays.valid(values)[self._groups.order]
-        places = np.maximum.reduceat(np.where(told, np.arange(len(told)), -1), self._groups.starts)
+        is_set = arrays.valid(values)[self._groups.order]
+        places = np.maximum.reduceat(np.where(is_set, np.arange(len(is_set)), -1), self._groups.starts)
         rows = self._groups.order[places]
         return values.take(pa.array(rows, mask=places < 0))
 
@@ -254,9 +254,9 @@ def _are_same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
     return bool(one.chunk(0).buffers()[1].address == other.chunk(0).buffers()[1].address)
 
 
-def _spans(told: list[tuple[int, pa.Array]]) -> Array:
+def _spans(pieces: list[tuple[int, pa.Array]]) -> Array:
     """The row numbers of chunks that begin at these rows."""
-    return np.concatenate([np.arange(start, start + len(chunk)) for start, chunk in told])
+    return np.concatenate([np.arange(start, start + len(chunk)) for start, chunk in pieces])
 
 
 _MERGES: Final[dict[Merge, Callable[[_Folding, Field, pa.ChunkedArray], pa.Array]]] = {

@@ -63,10 +63,10 @@ def derived(name: str, stored: str) -> str | None:
     if name != WITHHELD:
         return stored
     try:
-        told = json.loads(stored)
+        parsed = json.loads(stored)
     except ValueError:
         return None
-    return str(told[WITHHELD]) if isinstance(told, dict) and WITHHELD in told else None
+    return str(parsed[WITHHELD]) if isinstance(parsed, dict) and WITHHELD in parsed else None
 
 
 class PolicyError(LedgerError):
@@ -118,13 +118,13 @@ class Policy:
     def _withheld(self, text: str) -> str | None:
         """A reason without the words of a client."""
         try:
-            told = json.loads(text)
+            parsed = json.loads(text)
         except ValueError:
             return self._replaced("reason", text)
-        if not isinstance(told, dict) or WITHHELD not in told:
+        if not isinstance(parsed, dict) or WITHHELD not in parsed:
             return text
-        words = self._replaced("reason", str(told.pop(WITHHELD)))
-        return json.dumps(told if words is None else told | {WITHHELD: words})
+        words = self._replaced("reason", str(parsed.pop(WITHHELD)))
+        return json.dumps(parsed if words is None else parsed | {WITHHELD: words})
 
 
 def apply(policy: Policy, events: pa.Table) -> pa.Table:

@@ -11,7 +11,7 @@ from postroom.spark.ledger_source.columns import REFUSAL
 from postroom.spark.ledger_source.state_names import TAKEN_STATES
 from postroom.spark.tables import arrays
 from postroom.spark.tables.arrays import Codes
-from postroom.spark.tables.grouping import Groups, Rank, group, rank
+from postroom.spark.tables.groups import Groups, Rank, group, rank
 
 Array = npt.NDArray[Any]
 

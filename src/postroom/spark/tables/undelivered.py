@@ -10,8 +10,8 @@ import pyarrow as pa
 from postroom.spark.ledger_source.state_names import OUTCOMES
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
-from postroom.spark.tables.done import DAY_US, arrived_within, is_quiet
 from postroom.spark.tables.entries import order_of
+from postroom.spark.tables.final_rows import DAY_US, arrived_within, is_quiet
 from postroom.spark.tables.range import Range
 
 Array = npt.NDArray[Any]
@@ -21,7 +21,7 @@ REACHED: Final = ("consumed", "moved", "forwarded", "rolled_back")
 
 UNREACHED: Final = tuple(name for name in OUTCOMES if name not in REACHED)
 
-TOLD: Final = {
+REASON_FIELDS: Final = {
     "condition": pa.string(),
     "description": pa.string(),
     "reason_code": pa.int64(),
@@ -85,26 +85,26 @@ def units(events: Range) -> pa.Table:
         "ended_time": arrays.where(time, ended),
         "last_time": time,
     }
-    return pa.table(columns | told(mine, ended) | order_of(mine))
+    return pa.table(columns | reason_columns(mine, ended) | order_of(mine))
 
 
-def told(events: Range, where: Array) -> dict[str, pa.Array]:
+def reason_columns(events: Range, where: Array) -> dict[str, pa.Array]:
     """What the reasons of some rows say, each text read once."""
     codes = events.codes("reason")
-    said = [_decoded(text) for text in codes.texts] + [{}]
-    numbers = pa.array(np.where(where, codes.numbers, -1) % len(said))
+    reasons = [_decoded(text) for text in codes.texts] + [{}]
+    numbers = pa.array(np.where(where, codes.numbers, -1) % len(reasons))
     return {
-        name: pa.array([_as(kind, one.get(IN_JSON.get(name, name))) for one in said], kind).take(numbers)
-        for name, kind in TOLD.items()
+        name: pa.array([_as(kind, one.get(IN_JSON.get(name, name))) for one in reasons], kind).take(numbers)
+        for name, kind in REASON_FIELDS.items()
     }
 
 
 def _decoded(text: str) -> dict[str, Any]:
     try:
-        said = json.loads(text)
+        decoded = json.loads(text)
     except ValueError:  # withheld, or hashed
         return {}
-    return said if isinstance(said, dict) else {}
+    return decoded if isinstance(decoded, dict) else {}
 
 
 def _as(kind: pa.DataType, value: Any) -> Any:

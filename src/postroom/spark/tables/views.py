@@ -153,8 +153,8 @@ def levels_sql(destinations: str) -> str:
         f"greatest(0, {what}_high) + sum({what}_change) OVER {window} - {what}_change AS highest_{what}"
         for what in ("available", "depth")
     ]
-    told = ", ".join(["ledger_id", "queue_id", "queue", "minute", *levels, *highs])
-    return f"SELECT {told} FROM {destinations}"
+    columns = ", ".join(["ledger_id", "queue_id", "queue", "minute", *levels, *highs])
+    return f"SELECT {columns} FROM {destinations}"
 
 
 def pending_sql(entries: str) -> str:

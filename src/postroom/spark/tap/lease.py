@@ -135,8 +135,13 @@ class TapLease:
             return None
 
     def _create(self, position: int) -> dict[str, Any]:
-        said = {"position": position, "bodies": True, "queues": list(self._options.queues), **self._bounds()}
-        return dict(self._link.management().create(LEASE, self._options.name, said))
+        attributes = {
+            "position": position,
+            "bodies": True,
+            "queues": list(self._options.queues),
+            **self._bounds(),
+        }
+        return dict(self._link.management().create(LEASE, self._options.name, attributes))
 
     def _bounds(self) -> dict[str, object]:
         bounds = {"duration_s": self._options.duration_s, "max_bytes": self._options.max_bytes}

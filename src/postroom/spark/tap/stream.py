@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from postroom.spark.data_source.worker import in_task, made_ahead
-from postroom.spark.ledger_source.positions import from_said
+from postroom.spark.ledger_source.positions import from_dict
 from postroom.spark.ledger_source.ranges import unless_dropped
 from postroom.spark.ledger_source.stream import LedgerStream, Offset, SlicesPartition
 from postroom.spark.messages.decode import decode
@@ -94,7 +94,7 @@ class TapStream(LedgerStream):
         """
         end = super().latestOffset(start, limit)
         if self._tap.lease is not None:
-            for position in from_said(start or end).values():
+            for position in from_dict(start or end).values():
                 self._keep(self._tap.lease, position.position + 1)
         return end
 

@@ -88,10 +88,10 @@ class Speech:
         return TransactionalState((self.first + which).to_bytes(8, "big"), outcome)
 
     def verb(self, operation: str, xid: Xid, flags: int | None = None) -> None:
-        said: dict[str, object] = {"operation": operation, "type": BRANCH, "xid": str(xid)}
+        fields: dict[str, object] = {"operation": operation, "type": BRANCH, "xid": str(xid)}
         if flags is not None:
-            said["flags"] = UInt(flags)
-        message = Message(properties=Properties(reply_to="$management"), application_properties=said)
+            fields["flags"] = UInt(flags)
+        message = Message(properties=Properties(reply_to="$management"), application_properties=fields)
         self.send(REQUESTS, message.encode(), settled=True)
 
 

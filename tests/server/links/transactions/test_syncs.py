@@ -109,8 +109,8 @@ def test_an_administrator_reads_what_only_provisional_records_hold(broker: Broke
         controller = Controller(broker, peer, queue)
         controller.send("not committed", controller.declare())
         cursor = attributes(controller.request("OPEN-CURSOR", MESSAGE, {"states": ["send"]}, name=queue))
-        said = {"cursor": cursor["cursor"], "count": 1, "bodies": True}
-        page = attributes(controller.request("READ-CURSOR", MESSAGE, said, name=queue))
+        fields = {"cursor": cursor["cursor"], "count": 1, "bodies": True}
+        page = attributes(controller.request("READ-CURSOR", MESSAGE, fields, name=queue))
         rows = page["messages"]
         assert isinstance(rows, list) and len(rows) == 1
         assert rows[0]["message"].endswith(b"not committed")

@@ -21,7 +21,7 @@ C = XaCode
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "given",
     [
         b"xid",
         "7-67-62",
@@ -47,8 +47,8 @@ C = XaCode
     ],
     ids=map(str, range(21)),
 )
-def test_a_global_id_that_is_none(controller: Controller, asked: object) -> None:
-    assert controller.start_refused(asked) == C.XAER_INVAL
+def test_a_global_id_that_is_none(controller: Controller, given: object) -> None:
+    assert controller.start_refused(given) == C.XAER_INVAL
     controller.start(new_xid())  # nobody is harmed
 
 

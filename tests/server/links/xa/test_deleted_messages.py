@@ -113,9 +113,9 @@ def test_after_a_restart(folder: Path, commits: bool) -> None:
     with BrokerThread(make_config(("q",)), folder=folder) as broker:
         assert left(broker) == ([] if commits else ["b"])
     wanted = MessageId(b"a", IdType.STRING)
-    told = [(line["event"], line.get("outcome")) for line in trace(folder, wanted) if "event" in line]
-    assert told[-1] == ("confirm", "consumed") if commits else told[-1] == ("delete", "deleted")
-    assert sum(event == "delete" for event, _ in told) == (1 if commits else 2)
+    lives = [(line["event"], line.get("outcome")) for line in trace(folder, wanted) if "event" in line]
+    assert lives[-1] == ("confirm", "consumed") if commits else lives[-1] == ("delete", "deleted")
+    assert sum(event == "delete" for event, _ in lives) == (1 if commits else 2)
 
 
 def test_an_administrator_that_decides_it_ends_it_as_well(broker: BrokerThread) -> None:
@@ -143,8 +143,8 @@ def test_by_its_state(broker: BrokerThread) -> None:
     prepare(broker, "a", "b")
     with ConnectionFactory(broker.url).create_connection() as connection:
         management = connection.create_management()
-        said = {"states": ["transaction"]}
-        reply = management.request("DELETE-MESSAGES", kind="postroom.message", name="q", body=said)
+        fields = {"states": ["transaction"]}
+        reply = management.request("DELETE-MESSAGES", kind="postroom.message", name="q", body=fields)
         assert reply.attributes()["count"] == 2
     decide(broker, False)
     assert left(broker) == []

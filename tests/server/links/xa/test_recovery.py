@@ -92,8 +92,8 @@ def test_an_administrator_decides_and_the_transaction_manager_learns_it(controll
     commits, rolls_back = new_xid(), new_xid()
     prepared(controller, commits)
     prepared(controller, rolls_back)
-    told = attributes(controller.request("HEURISTIC-COMMIT", name=str(commits)))
-    assert told == {"xids": [str(commits)], "refused": []}
+    answer = attributes(controller.request("HEURISTIC-COMMIT", name=str(commits)))
+    assert answer == {"xids": [str(commits)], "refused": []}
     controller.request("HEURISTIC-ROLLBACK", name=str(rolls_back))
     assert branch_row(controller, commits)["state"] == "heuristically-committed"
     assert branch_row(controller, rolls_back)["state"] == "heuristically-rolled-back"
@@ -121,9 +121,9 @@ def test_wildcards_mean_all_that_allow_it(controller: Controller) -> None:
     prepared(controller, ready)
     controller.start(active)
     pattern = f"00000077-{b'wild'.hex()}-3?"
-    told = attributes(controller.request("HEURISTIC-ROLLBACK", name=pattern))
-    assert told["xids"] == [str(ready)]
-    refused = told["refused"]
+    answer = attributes(controller.request("HEURISTIC-ROLLBACK", name=pattern))
+    assert answer["xids"] == [str(ready)]
+    refused = answer["refused"]
     assert isinstance(refused, list) and len(refused) == 1 and "XAER_PROTO" in refused[0]
     assert attributes(controller.request("DELETE", name="00000077-*"))["xids"] == [str(ready)]
     assert attributes(controller.request("DELETE", name="000000ff-*")) == {"xids": [], "refused": []}
@@ -145,10 +145,10 @@ def test_branches_and_open_transactions_are_listed(controller: Controller) -> No
     controller.send("y", controller.declare())
     rows = {}
     for kind in ("postroom.xa-branch", "postroom.transaction"):
-        told = attributes(controller.request("QUERY", "", None, entityType=kind))
-        names = told["attributeNames"]
-        assert isinstance(names, list) and isinstance(told["results"], list)
-        rows[kind] = [dict(zip(names, row, strict=True)) for row in told["results"]]
+        answer = attributes(controller.request("QUERY", "", None, entityType=kind))
+        names = answer["attributeNames"]
+        assert isinstance(names, list) and isinstance(answer["results"], list)
+        rows[kind] = [dict(zip(names, row, strict=True)) for row in answer["results"]]
     (branch,) = [row for row in rows["postroom.xa-branch"] if row["name"] == str(xid)]
     assert (branch["state"], branch["puts"], branch["receipts"]) == ("prepared", 1, 0)
     assert branch["container_id"] == controller.queue
@@ -267,10 +267,10 @@ def ask_to_end(controller: Controller, xid: Xid) -> Callable[[], bool]:
     """END without waiting for its answer; says whether that has come."""
     controller.verb("RECOVER", None, SCAN)  # attaches the links
     controller.peer.forget()
-    said = {"operation": "END", "type": "postroom.xa-branch", "xid": str(xid)}
+    fields = {"operation": "END", "type": "postroom.xa-branch", "xid": str(xid)}
     requests = controller._requests
     assert requests is not None
-    request = Message(properties=Properties(reply_to=controller._prefix), application_properties=dict(said))
+    request = Message(properties=Properties(reply_to=controller._prefix), application_properties=dict(fields))
     requests.send(request.encode(), controller.tag(), True)
     controller.peer.round_trip()
     return lambda: any(event.link is controller._replies for event in controller.peer.of(TransferReceived))

@@ -98,9 +98,9 @@ def test_what_was_received_joins_the_branch_at_its_end(controller: Controller, x
     delivery_id = controller.receive().delivery_id
     assert controller.receiver.unsettled_count == 1
     controller.end(xid)
-    said = controller.peer.wait_for(SenderDispositionReceived)
-    assert (said.delivery_ids, said.settled) == ([delivery_id], True)
-    assert said.state == TransactionalState(txn_id, ACCEPTED)
+    disposition = controller.peer.wait_for(SenderDispositionReceived)
+    assert (disposition.delivery_ids, disposition.settled) == ([delivery_id], True)
+    assert disposition.state == TransactionalState(txn_id, ACCEPTED)
     assert controller.receiver.unsettled_count == 0
     assert branch_row(controller, xid)["receipts"] == 1
 
@@ -221,9 +221,11 @@ def test_verbs_are_in_order_with_the_transfers_of_the_session(controller: Contro
         controller.sender.send(durable(f"{number}"), controller.tag(), False, state=state)
     controller.peer.forget()
     for operation in ("END", "PREPARE", "COMMIT"):
-        said = {"operation": operation, "type": "postroom.xa-branch", "xid": str(xid)}
+        fields = {"operation": operation, "type": "postroom.xa-branch", "xid": str(xid)}
         assert controller._requests is not None
-        controller._requests.send(Message(application_properties=dict(said)).encode(), controller.tag(), True)
+        controller._requests.send(
+            Message(application_properties=dict(fields)).encode(), controller.tag(), True
+        )
     controller.peer.pump(lambda: len(controller.peer.of(TransferReceived)) == 3)
     assert controller.depth() == (50, 50)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from postroom.spark.audit.ledgers import Looked, look
+from postroom.spark.audit.ledgers import AuditedLedger, inspect_ledgers
 from postroom.spark.audit.result import AuditResult
 from postroom.spark.audit.run import audit
 from postroom.spark.audit.steps import EVENT_COLUMNS
@@ -23,25 +23,25 @@ SCHEMA = pa.schema([EVENTS_SCHEMA.field(name) for name in EVENT_COLUMNS])
 
 def audited(spark: SparkSession, *folders: Path, elsewhere: Sequence[str] = ()) -> AuditResult:
     """What an audit of these ledgers finds."""
-    looked = look([str(folder) for folder in folders])
-    with events_in_one(spark, looked) as events:
-        found = audit(spark, subject_of(looked, elsewhere), events)
+    ledgers = inspect_ledgers([str(folder) for folder in folders])
+    with events_in_one(spark, ledgers) as events:
+        found = audit(spark, subject_of(ledgers, elsewhere), events)
         found.release()
     return found.result
 
 
 @contextmanager
-def events_in_one(spark: SparkSession, looked: Sequence[Looked]) -> Iterator[DataFrame]:
+def events_in_one(spark: SparkSession, ledgers: Sequence[AuditedLedger]) -> Iterator[DataFrame]:
     """The events of many ledgers as `run.events_of` gives them, from one file: Spark asks a Python process
     about each source."""
-    batches = [batch for one in looked for batch in batches_of(one)]
+    batches = [batch for one in ledgers for batch in batches_of(one)]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "events.parquet"
         pq.write_table(pa.Table.from_batches(batches, SCHEMA), path, coerce_timestamps="us")
         yield spark.read.parquet(str(path))
 
 
-def batches_of(one: Looked) -> Iterator[pa.RecordBatch]:
+def batches_of(one: AuditedLedger) -> Iterator[pa.RecordBatch]:
     """Its events, and those of entries older than its history."""
     seen = one.second
     for slice in plan(one.place, seen, seen.first_position, seen.durable_through, 1_000_000):

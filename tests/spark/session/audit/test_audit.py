@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.spark.audit import duplicates, order, steps
-from postroom.spark.audit.ledgers import look
+from postroom.spark.audit.ledgers import inspect_ledgers
 from postroom.spark.audit.legal_transitions import legal_rows
 from postroom.spark.audit.result import AuditResult, QueueSums, Verdict
 from postroom.spark.audit.rules import (
@@ -151,9 +151,9 @@ def test_long_lanes_and_windows_are_walked_in_pieces(
     """What lies in different pieces is found as within one."""
     monkeypatch.setattr(order, "BUCKET_BITS", 1)
     monkeypatch.setattr(duplicates, "BUCKET_BITS", 1)
-    (looked,) = look([str(faulty(tmp_path / "faulty"))])
-    stepped = steps.steps(events_of(spark, [looked])).persist()
-    windows = [(looked.second.ledger_id, one.destination, one.size, one.since) for one in looked.windows]
+    (ledgers,) = inspect_ledgers([str(faulty(tmp_path / "faulty"))])
+    stepped = steps.steps(events_of(spark, [ledgers])).persist()
+    windows = [(ledgers.second.ledger_id, one.destination, one.size, one.since) for one in ledgers.windows]
     found = duplicates.duplicates(steps.lives(stepped), spark.createDataFrame(windows, duplicates.WINDOWS))
     broken = order.order_violations(stepped).unionByName(duplicates.duplicate_violations(found)).collect()
     stepped.unpersist()
@@ -183,19 +183,19 @@ def dropped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Au
         else:
             (folder / name).mkdir()
             with_dropped_history(folder / name)
-    looked = look([str(folder / name) for name in names])
+    ledgers = inspect_ledgers([str(folder / name) for name in names])
     forgotten = names.index("forgotten")
-    looked[forgotten] = replace(looked[forgotten], told=None)  # as in a store without one
+    ledgers[forgotten] = replace(ledgers[forgotten], checkpoint=None)  # as in a store without one
     for checkpoint in (folder / "forgotten").glob("*.checkpoint"):
         checkpoint.unlink()
     with pytest.raises(LedgerCorrupt, match="no checkpoint that is whole covers"):
-        look([str(folder / "forgotten")])
-    ids = {name: one.second.ledger_id for name, one in zip(names, looked, strict=True)}
-    subject = subject_of(looked)
-    told = subject.told[ids["other totals"]]
-    wrong = {queue: (arrived - 1000, ended) for queue, (arrived, ended) in told.totals.items()}
-    subject.told[ids["other totals"]] = replace(told, totals=wrong)  # type: ignore[index]
-    with events_in_one(spark, looked) as events:
+        inspect_ledgers([str(folder / "forgotten")])
+    ids = {name: one.second.ledger_id for name, one in zip(names, ledgers, strict=True)}
+    subject = subject_of(ledgers)
+    checkpoint_totals = subject.checkpoints[ids["other totals"]]
+    wrong = {queue: (arrived - 1000, ended) for queue, (arrived, ended) in checkpoint_totals.totals.items()}
+    subject.checkpoints[ids["other totals"]] = replace(checkpoint_totals, totals=wrong)  # type: ignore[index]
+    with events_in_one(spark, ledgers) as events:
         found = audit(spark, subject, _spoilt(events, ids))
         found.release()
     shutil.rmtree(folder)

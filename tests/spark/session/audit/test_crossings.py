@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from postroom.ledger.format.block import Group
 from postroom.spark.audit import crossings, steps
-from postroom.spark.audit.ledgers import look
+from postroom.spark.audit.ledgers import inspect_ledgers
 from postroom.spark.audit.rules import CROSSING_RULES, CROSSING_VERDICTS
 from tests.ledger.ledger_maker import E, H, LedgerMaker, O, S
 from tests.spark.session.audit.audits import events_in_one
@@ -40,12 +40,12 @@ class Pair:
         self.orders = self.paris.queue("orders")
         self.paris.receiving_channel(CHANNEL, "LONDON.PARIS", self.ids[0])
         self.sequence = 0
-        self.looks = [FAR, FAR]
-        """First looks."""
+        self.coverage = [FAR, FAR]
+        """First snapshots: up to which position."""
 
-    def look(self) -> None:
-        """The first look is now."""
-        self.looks = [maker.builder.next_position - 1 for maker in (self.london, self.paris)]
+    def snapshot(self) -> None:
+        """The first snapshot is now."""
+        self.coverage = [maker.builder.next_position - 1 for maker in (self.london, self.paris)]
 
     def folders(self) -> list[Path]:
         return [maker.finish() for maker in (self.london, self.paris)]
@@ -166,14 +166,14 @@ def _under_way(pair: Pair) -> Expected:
     left = pair.put()
     pair.take(left)
     came = pair.put()
-    pair.look()
+    pair.snapshot()
     pair.confirm(left)
     pair.receive(came)
     return dict.fromkeys((left, came), "under way")
 
 
 def _elsewhere(pair: Pair) -> Expected:
-    """Partners that are not audited: one is named, another is known by what comes from him."""
+    """Partners that are not audited: one is named, another is known by what comes from it."""
     pair.transmission = pair.london.queue("FAR AWAY")
     serial = pair.put()
     pair.take(serial)
@@ -295,16 +295,16 @@ def crossed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
     folder = tmp_path_factory.mktemp("pairs")
     pairs = {name: Pair(folder / name, number) for number, name in enumerate(SCENES)}
     expected = {name: SCENES[name](pair) for name, pair in pairs.items()}
-    looked = look([str(one) for pair in pairs.values() for one in pair.folders()])
-    looks = [
+    ledgers = inspect_ledgers([str(one) for pair in pairs.values() for one in pair.folders()])
+    coverage = [
         (str(id), 1, None, position)
         for pair in pairs.values()
-        for id, position in zip(pair.ids, pair.looks, strict=True)
+        for id, position in zip(pair.ids, pair.coverage, strict=True)
     ]
-    with events_in_one(spark, looked) as events:
+    with events_in_one(spark, ledgers) as events:
         entries = steps.lives(steps.steps(events)).persist()
         table = crossings.crossings(
-            entries, spark.createDataFrame(looks, crossings.LOOKS), ["FAR AWAY"]
+            entries, spark.createDataFrame(coverage, crossings.COVERAGE), ["FAR AWAY"]
         ).persist()
         yield Crossed(
             expected,
@@ -349,8 +349,8 @@ def test_only_what_breaks_a_rule_is_a_violation(crossed: Crossed) -> None:
     }
     assert {row["serial"]: row["rule"] for row in crossed.violations} == broken
     assert set(broken.values()) == set(CROSSING_RULES)
-    told = {row["verdict"] for row in crossed.rows}
-    assert told == {*CROSSING_RULES, *CROSSING_VERDICTS} - {"older than history"}
+    fields = {row["verdict"] for row in crossed.rows}
+    assert fields == {*CROSSING_RULES, *CROSSING_VERDICTS} - {"older than history"}
 
 
 def test_what_came_through_a_channel_names_its_origin_and_no_parent(crossed: Crossed) -> None:
@@ -368,11 +368,13 @@ def test_dropped_history_is_no_violation(spark: SparkSession, crossed: Crossed) 
     first_of_paris = (
         crossed.entries.where(f"ledger_id = '{paris}'").agg({"arrival_time": "max"}).collect()[0][0]
     )
-    blind = spark.createDataFrame([(london, 1, None, FAR), (paris, 40, first_of_paris, FAR)], crossings.LOOKS)
+    blind = spark.createDataFrame(
+        [(london, 1, None, FAR), (paris, 40, first_of_paris, FAR)], crossings.COVERAGE
+    )
     of_london = crossed.entries.where(f"ledger_id = '{london}'")
     found = {row["origin_serial"]: row["verdict"] for row in crossings.crossings(of_london, blind).collect()}
     assert found[gone] == "older than history"
-    later = spark.createDataFrame([(london, old, None, FAR), (paris, 1, None, FAR)], crossings.LOOKS)
+    later = spark.createDataFrame([(london, old, None, FAR), (paris, 1, None, FAR)], crossings.COVERAGE)
     rest = crossed.entries.where(f"ledger_id = '{paris}' or (ledger_id = '{london}' and serial >= {old})")
     found = {row["origin_serial"]: row["verdict"] for row in crossings.crossings(rest, later).collect()}
     assert (found[gone], found[old]) == ("older than history", "arrived")

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from postroom.spark.audit import crossings, steps
-from postroom.spark.audit.ledgers import look
+from postroom.spark.audit.ledgers import inspect_ledgers
 from postroom.spark.audit.rules import CROSSING_RULES
 from tests.simulation.channels.runs import FAULTS, PAIRS, run_seed, run_with_fault
 from tests.spark.lived_ledgers import written
@@ -105,8 +105,10 @@ def _worlds(folder: Path) -> Iterator[pa.Table]:
     ]
     for number, world in enumerate(disks):
         (folder / str(number)).mkdir()
-        looked = look([str(written(disk, folder / str(number) / name)) for name, disk in world.items()])
-        events = pa.Table.from_batches([batch for one in looked for batch in batches_of(one)])
+        ledgers = inspect_ledgers(
+            [str(written(disk, folder / str(number) / name)) for name, disk in world.items()]
+        )
+        events = pa.Table.from_batches([batch for one in ledgers for batch in batches_of(one)])
         yield events.select(["ledger_id", "origin_ledger_id", *COLUMNS])
 
 
@@ -152,10 +154,10 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
                 expected[name] = (key, persistent if message.persistent else other)
     path = folder / "events.parquet"
     pq.write_table(pa.concat_tables(copies), path, coerce_timestamps="us")
-    looks = [(id, 1, None, FAR) for copy in copies for id in pc.unique(copy["ledger_id"]).to_pylist()]
+    coverage = [(id, 1, None, FAR) for copy in copies for id in pc.unique(copy["ledger_id"]).to_pylist()]
     table = crossings.crossings(
         steps.lives(steps.steps(spark.read.parquet(str(path)))),
-        spark.createDataFrame(looks, crossings.LOOKS),
+        spark.createDataFrame(coverage, crossings.COVERAGE),
     )
     told: Told = {}
     for row in table.collect():

@@ -76,8 +76,8 @@ def test_the_audit_of_a_ledger_tells_what_was_refused_unheard(
     result = run_audit(AuditOptions(data=(str(ledger),), out=tmp_path), lambda records: using(spark))
     checked(result)
     show(result)
-    said = "".join(capsys.readouterr().out.split())
-    assert "senderwantednoanswer:2tosmallfrom" in said and f"to-small:{FULL}" in said
+    output = "".join(capsys.readouterr().out.split())
+    assert "senderwantednoanswer:2tosmallfrom" in output and f"to-small:{FULL}" in output
     rows = spark.read.parquet(str(tmp_path / "refused")).collect()
     assert sorted((link(row["sender"]), row["address"], row["condition"]) for row in rows) == [
         ("anonymous", "nowhere", "amqp:not-found"),
@@ -91,9 +91,9 @@ def test_tables_keep_what_was_refused_apart_from_messages(
 ) -> None:
     read_all(tmp_path, ledger)
     assert_whole(tmp_path, ledger)
-    told = [row for row in rows_of(tmp_path, "events") if row["record"] == "refusal"]
-    assert [(row["queue_id"], row["queue"]) for row in told] == [(0, None)] * 3
-    assert sorted(link(row["holder"]) for row in told) == ["anonymous", "to-small", "to-small"]
+    refusals = [row for row in rows_of(tmp_path, "events") if row["record"] == "refusal"]
+    assert [(row["queue_id"], row["queue"]) for row in refusals] == [(0, None)] * 3
+    assert sorted(link(row["holder"]) for row in refusals) == ["anonymous", "to-small", "to-small"]
     assert len(rows_of(tmp_path, "entries")) == 2
     checked(run_audit(AuditOptions(tables=str(tmp_path)), lambda records: using(spark)))
     drawn = collect(str(tmp_path), None)

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from postroom.spark.audit.command import AuditOptions, run_audit
-from postroom.spark.audit.ledgers import look
+from postroom.spark.audit.ledgers import inspect_ledgers
 from postroom.spark.audit.result import AuditResult, Violation
 from postroom.spark.audit.tables import open_tables, subject_of_tables
 from postroom.spark.pipeline.checkpoint_bootstrap import OPENINGS_FILE
@@ -147,9 +147,9 @@ def test_tables_that_begin_later_open_from_the_totals_that_the_pipeline_keeps(tm
     root = Root(str(tables))
     (cut,) = subject_of_tables(open_tables(str(tables), ""), ()).cuts
     assert cut.first_position > 1
-    (looked,) = look([str(ledger)])
-    assert looked.told is not None
-    assert cut.opened_from == looked.told.position
+    (ledgers,) = inspect_ledgers([str(ledger)])
+    assert ledgers.checkpoint is not None
+    assert cut.opened_from == ledgers.checkpoint.position
     root.delete(OPENINGS_FILE)
     (closed,) = subject_of_tables(open_tables(str(tables), ""), ()).cuts
     assert closed.opened_from is None

@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 def _batch_rows(folder: Path, records: int = 1_000_000) -> list[dict[str, Any]]:
     """All rows as the tasks would give them, without Spark, by (position, ordinal)."""
     place = FolderPlace(folder)
-    look = place.look()
-    slices = plan(place, look, 1, look.durable_through, records)
+    snapshot = place.snapshot()
+    slices = plan(place, snapshot, 1, snapshot.durable_through, records)
     batches = [batch for slice in slices for batch in read_events(slice)]
     return sorted(
         pa.Table.from_batches(batches).to_pylist(), key=lambda row: (row["position"], row["ordinal"])

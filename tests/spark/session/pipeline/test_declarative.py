@@ -40,9 +40,9 @@ def test_the_views_are_made(tmp_path: Path) -> None:
     tables = tmp_path / "tables"
     read_all(tables, Lives(tmp_path / "ledger", Random(1)).run(60))
     done = run(tmp_path, tables)
-    said = done.stdout + done.stderr
-    assert "Run is COMPLETED." in said, said[-3000:]
-    assert done.returncode == 0, said[-3000:]
+    output = done.stdout + done.stderr
+    assert "Run is COMPLETED." in output, output[-3000:]
+    assert done.returncode == 0, output[-3000:]
     held = Counter(
         (row["ledger_id"], row["queue"], row["state"])
         for row in rows_of(tables, "entries")

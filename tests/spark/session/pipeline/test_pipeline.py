@@ -51,7 +51,7 @@ class Counts:
     def batch(self, pipeline: Pipeline, done: BatchDone) -> None:
         self.batches += 1
         if self._stop is not None:
-            self._stop.ask()
+            self._stop.request()
 
 
 def grow(lives: Lives, steps: int = 40) -> None:
@@ -147,8 +147,8 @@ def test_a_driver_killed_in_the_midst_of_batches(spark: SparkSession, tmp_path: 
     process = _process("local[2]", ledger, tables, "driver")
     with process:
         assert process.stdout is not None
-        told = [process.stdout.readline().strip() for _ in range(3)]
-        assert told == ["begun", "batch", "batch"]
+        output = [process.stdout.readline().strip() for _ in range(3)]
+        assert output == ["begun", "batch", "batch"]
         process.send_signal(signal.SIGKILL)  # its JVM ends with it
     reached = open_store(str(tables), "entries").state()
     assert next(iter(reached.positions.values())).position >= 2 * BATCH_RECORDS

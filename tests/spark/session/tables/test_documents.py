@@ -22,7 +22,7 @@ def _table(page: str, heading: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("heading", "told"),
+    ("heading", "fields"),
     [
         ("### Of an entry's events", rules.SEQUENCE_RULES),
         ("### Of families", rules.FAMILY_RULES),
@@ -36,8 +36,8 @@ def _table(page: str, heading: str) -> dict[str, str]:
         ("### Of message ids that come again", rules.DUPLICATE_VERDICTS),
     ],
 )
-def test_every_rule_and_verdict_of_the_audit_is_documented(heading: str, told: Mapping[str, str]) -> None:
-    assert _table("reference/audit.md", heading) == told
+def test_every_rule_and_verdict_of_the_audit_is_documented(heading: str, fields: Mapping[str, str]) -> None:
+    assert _table("reference/audit.md", heading) == fields
 
 
 def test_every_exit_code_of_the_audit_is_documented() -> None:

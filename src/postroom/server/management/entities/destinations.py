@@ -116,8 +116,8 @@ class MessageHolders(Destinations[Q]):
 
 
 def _switches(queue: Destination) -> Response:
-    told = {**switches_of(queue), "durably_paused": queue.definition.durably_paused}
-    return Response(OK, "OK", told)
+    switches = {**switches_of(queue), "durably_paused": queue.definition.durably_paused}
+    return Response(OK, "OK", switches)
 
 
 def _check_free(kind: str, request: Request) -> None:

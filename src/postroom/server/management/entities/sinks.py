@@ -74,10 +74,12 @@ class SinkEntities(ListedEntityType[SinkApp]):
         return Response(OK, "OK", self.shown(app) | {"open_branches": [asdict(row) for row in rows]})
 
     def _begin(self, request: Request, now_us: int) -> Response:
-        said = _Said(request)
+        arguments = _SinkArguments(request)
         connection = _connection(request)
-        contact = said.contact(connection.container)
-        branch = self.manager.sinks.begin(contact, said.number("partition"), said.number("attempt"), now_us)
+        contact = arguments.contact(connection.container)
+        branch = self.manager.sinks.begin(
+            contact, arguments.number("partition"), arguments.number("attempt"), now_us
+        )
         body: Attributes = {"decided": branch is None, "branch": "", "txn_id": b""}
         if branch is not None:
             body |= {"branch": branch.name, "txn_id": connection.enter(branch.transaction)}
@@ -87,7 +89,7 @@ class SinkEntities(ListedEntityType[SinkApp]):
         return Response(OK, "OK", body)
 
     def _seal(self, request: Request, now_us: int) -> Response:
-        app, name = request.required_name(), _Said(request).text("branch")
+        app, name = request.required_name(), _SinkArguments(request).text("branch")
         transaction_id = self.manager.sinks.holder_of(app, name)
         connection = _connection(request)
         if connection.is_arriving(transaction_id):
@@ -101,15 +103,15 @@ class SinkEntities(ListedEntityType[SinkApp]):
 
     def _rollback(self, request: Request, now_us: int) -> Response:
         name = request.required_name()
-        count = self.manager.sinks.rollback(name, _Said(request).text("branch", ""), now_us)
+        count = self.manager.sinks.rollback(name, _SinkArguments(request).text("branch", ""), now_us)
         return Response(OK, "OK", {"rolled_back": count})
 
     def _commit(self, request: Request, now_us: int) -> Response:
-        said = _Said(request)
-        contact = said.contact("")
-        offsets, position = said.offsets(), said.position()
+        arguments = _SinkArguments(request)
+        contact = arguments.contact("")
+        offsets, position = arguments.offsets(), arguments.position()
         try:
-            done, messages = self.manager.sinks.commit(contact, offsets, position, said.names(), now_us)
+            done, messages = self.manager.sinks.commit(contact, offsets, position, arguments.names(), now_us)
         except SinkBranchSpoiled as error:
             return _spoiled(error)
         return Response(OK, "OK", {"status": "committed" if done else "already", "messages": messages})
@@ -127,8 +129,10 @@ def _connection(request: Request) -> SinkContext:
 
 def _spoiled(error: SinkBranchSpoiled) -> Response:
     """Refused as what has spoiled it was."""
-    told = refusal(error)
-    return Response(told.status, told.description, told.body, condition=error.refused or error.condition)
+    refused = refusal(error)
+    return Response(
+        refused.status, refused.description, refused.body, condition=error.refused or error.condition
+    )
 
 
 def _held(branch: SinkBranch) -> Attributes:
@@ -136,7 +140,7 @@ def _held(branch: SinkBranch) -> Attributes:
     return {"sent": int(branch.sent), **held}
 
 
-class _Said:
+class _SinkArguments:
     """The body of a request, taken apart."""
 
     def __init__(self, request: Request) -> None:

@@ -107,48 +107,52 @@ class SparkSubscriptions(ListedEntityType[SparkSubscription]):
     # A query's.
 
     def _plan(self, request: Request, now_us: int) -> Response:
-        said = request.settings("plan", _PLANNED)
+        settings = request.settings("plan", _PLANNED)
         spark = self.manager.spark_subscriptions.plan(
             request.required_name(),
-            said.get("checkpoint", ""),
+            settings.get("checkpoint", ""),
             now_us,
-            said.get("on_new_checkpoint", ON_NEW_CHECKPOINT_FAIL),
+            settings.get("on_new_checkpoint", ON_NEW_CHECKPOINT_FAIL),
         )
         return Response(OK, "OK", self._planned(spark))
 
     def _planned(self, spark: SparkSubscription) -> Attributes:
-        told = {name: self.columns[name](spark) for name in _OF_PLAN}
-        return told | {"available": int(spark.queue.statistics.current)}
+        attributes = {name: self.columns[name](spark) for name in _OF_PLAN}
+        return attributes | {"available": int(spark.queue.statistics.current)}
 
     def _register(self, request: Request, now_us: int) -> Response:
-        said = request.settings("checkpoint", _REGISTERED)
+        settings = request.settings("checkpoint", _REGISTERED)
         spark = self.manager.spark_subscriptions.register(
-            request.required_name(), said.get("checkpoint", ""), said.get("replace", False), now_us
+            request.required_name(), settings.get("checkpoint", ""), settings.get("replace", False), now_us
         )
         return Response(OK, "registered", self._planned(spark))
 
     def _confirm(self, request: Request, now_us: int) -> Response:
-        said = request.settings("confirmation", _CONFIRMED)
-        self._check_ledger(said)
-        name, position = request.required_name(), said.get("position", 0)
+        settings = request.settings("confirmation", _CONFIRMED)
+        self._check_ledger(settings)
+        name, position = request.required_name(), settings.get("position", 0)
         if not 0 <= position <= MAX_NUMBER:
             raise RequestError(BAD_REQUEST, f"position is {position}, must be 0 to {MAX_NUMBER}")
-        ended = self.manager.spark_subscriptions.confirm(name, said.get("checkpoint", ""), position, now_us)
+        ended = self.manager.spark_subscriptions.confirm(
+            name, settings.get("checkpoint", ""), position, now_us
+        )
         spark = self.manager.spark_subscriptions.find(name)
         return Response(OK, "confirmed", {"ended": ended, **self._planned(spark)})
 
-    def _check_ledger(self, said: Attributes) -> None:
+    def _check_ledger(self, settings: Attributes) -> None:
         """Raise PositionRefused where a position is of another ledger, or of an epoch that never was."""
         here: Attributes = {name: get(None) for name, get in self._ledger_columns().items()}
-        if "ledger_id" in said and said["ledger_id"].replace("-", "") != here["ledger_id"].replace("-", ""):
+        if "ledger_id" in settings and settings["ledger_id"].replace("-", "") != here["ledger_id"].replace(
+            "-", ""
+        ):
             raise PositionRefused(
-                f"the position is of ledger {said['ledger_id']}, this one is {here['ledger_id']}", here
+                f"the position is of ledger {settings['ledger_id']}, this one is {here['ledger_id']}", here
             )
-        epoch = said.get("epoch", 0)
-        other = epoch == here["epoch"] and said.get("epoch_id", here["epoch_id"]) != here["epoch_id"]
+        epoch = settings.get("epoch", 0)
+        other = epoch == here["epoch"] and settings.get("epoch_id", here["epoch_id"]) != here["epoch_id"]
         if epoch > here["epoch"] or other:
             raise PositionRefused(
-                f"the position is of epoch {epoch} ({said.get('epoch_id', '')}), which this ledger has not "
-                "had: it was restored from a backup",
+                f"the position is of epoch {epoch} ({settings.get('epoch_id', '')}), which this ledger has"
+                " not had: it was restored from a backup",
                 here,
             )

@@ -78,5 +78,5 @@ def _lock_id(holder: BrowseLock | ConfirmIdHolder) -> int:
     return int(lock.id) if lock is not None else 0
 
 
-def _end(queue: Queue, ticket: Ticket, said: Arguments) -> EndHolder:
-    return EndHolder(queue, ticket, int(said.name))
+def _end(queue: Queue, ticket: Ticket, arguments: Arguments) -> EndHolder:
+    return EndHolder(queue, ticket, int(arguments.name))

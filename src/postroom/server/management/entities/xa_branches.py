@@ -49,12 +49,12 @@ class Branches(ListedEntityType[BranchRow]):
         manager = self.manager
         return {
             "READ": self.read,
-            "END": self._said(self._end),
-            "PREPARE": self._said(self._prepare),
-            "COMMIT": self._said(self._commit),
-            "ROLLBACK": self._said(self._rollback),
-            "RECOVER": self._said(self._recover),
-            "FORGET": self._said(self._forget),
+            "END": self._xa_verb(self._end),
+            "PREPARE": self._xa_verb(self._prepare),
+            "COMMIT": self._xa_verb(self._commit),
+            "ROLLBACK": self._xa_verb(self._rollback),
+            "RECOVER": self._xa_verb(self._recover),
+            "FORGET": self._xa_verb(self._forget),
             "HEURISTIC-COMMIT": self._decided(manager.heuristic_commit),
             "HEURISTIC-ROLLBACK": self._decided(manager.heuristic_rollback),
             "DELETE": self._decided(lambda xid, now_us, _: manager.delete_branch(xid, now_us)),
@@ -75,7 +75,7 @@ class Branches(ListedEntityType[BranchRow]):
 
     # The verbs of a transaction manager.
 
-    def _said(self, verb: "Callable[[Request, int], Response | Later]") -> Operation:
+    def _xa_verb(self, verb: "Callable[[Request, int], Response | Later]") -> Operation:
         """``verb`` with its refusals as a transaction manager reads them."""
 
         def operation(request: Request, now_us: int) -> Response | Later:
@@ -104,7 +104,7 @@ class Branches(ListedEntityType[BranchRow]):
 
     def _end_again(self, request: Request, later: Later, now_us: int) -> None:
         try:
-            response = self._said(self._end)(request, now_us)
+            response = self._xa_verb(self._end)(request, now_us)
         except ManagerError as error:
             response = refusal(error)
         if isinstance(response, Later):

@@ -20,21 +20,21 @@ _COLUMNS: Final = ("serials", "positions", "delivery_counts", "ordinals")
 _OPTIONAL: Final = "ordinals"
 
 
-def make_act(ledger_id: str, queue: Queue, ticket: "Ticket", said: Arguments) -> Act:
+def make_act(ledger_id: str, queue: Queue, ticket: "Ticket", arguments: Arguments) -> Act:
     """The request, at the broker of that ledger. Raises RequestError, RequestInvalid."""
-    meant = said.value("ledger_id", str, "")
+    meant = arguments.value("ledger_id", str, "")
     if meant != ledger_id:
         raise RequestError(
             CONFLICT,
             f"the serials are of ledger {meant!r:.100}, and this broker's is {ledger_id}: nothing was done",
         )
     actions: list[Action] = []
-    for number, each in enumerate(said.value("actions", list, [])):
+    for number, each in enumerate(arguments.value("actions", list, [])):
         where = f"actions[{number}]"
         if not isinstance(each, dict):
             raise RequestError(BAD_REQUEST, f"{where} is {each!r:.100}, must be a map")
         action, to = _text(each, "action", where), _text(each, "to", where)
-        detail = detail_of(_text(each, "reason", where), said.user)
+        detail = detail_of(_text(each, "reason", where), arguments.user)
         columns = _columns(each, where)
         if len(actions) + len(columns[0]) > MAX_ACTIONS:
             raise RequestError(LIMIT, f"more than {MAX_ACTIONS} messages: one request acts on {MAX_ACTIONS}")
@@ -45,18 +45,18 @@ def make_act(ledger_id: str, queue: Queue, ticket: "Ticket", said: Arguments) ->
     return Act(queue, ticket, actions)
 
 
-def _text(said: dict[object, object], name: str, where: str) -> str:
-    value = said.get(name, "")
+def _text(fields: dict[object, object], name: str, where: str) -> str:
+    value = fields.get(name, "")
     if not isinstance(value, str):
         raise RequestError(BAD_REQUEST, f"{where}.{name} is {value!r:.100}, must be a string")
     return value
 
 
-def _columns(said: dict[object, object], where: str) -> list[list[int]]:
+def _columns(fields: dict[object, object], where: str) -> list[list[int]]:
     """Those of `_COLUMNS`, all of one length."""
     found: list[list[int]] = []
     for name in _COLUMNS:
-        column = said.get(name)
+        column = fields.get(name)
         if column is None and name == _OPTIONAL:
             column = [0] * len(found[0])
         if not isinstance(column, list) or not all(map(_is_number, column)):

@@ -69,69 +69,73 @@ class MessageManagement:
         }
         self.operations: Final = asking_operations(broker.manager, _shown, makers)
 
-    def _read_cursor(self, queue: Queue, ticket: Ticket, said: Arguments) -> ReadCursor:
-        count = said.number("count") or self._broker.manager.options.store_page_entries
-        bodies = said.value("bodies", bool, False)
-        return ReadCursor(queue, ticket, said.number("cursor"), said.number("offset"), count, bodies)
+    def _read_cursor(self, queue: Queue, ticket: Ticket, arguments: Arguments) -> ReadCursor:
+        count = arguments.number("count") or self._broker.manager.options.store_page_entries
+        bodies = arguments.value("bodies", bool, False)
+        return ReadCursor(
+            queue, ticket, arguments.number("cursor"), arguments.number("offset"), count, bodies
+        )
 
-    def _move(self, queue: Queue, ticket: Ticket, said: Arguments) -> MoveMessages:
-        to = said.value("to", str, "")
+    def _move(self, queue: Queue, ticket: Ticket, arguments: Arguments) -> MoveMessages:
+        to = arguments.value("to", str, "")
         if not to:
             raise RequestError(BAD_REQUEST, "MOVE-MESSAGES needs `to`, the queue that takes the messages")
-        return MoveMessages(queue, ticket, _wanted(said), self._broker.manager.names.taker(to), *_how(said))
+        return MoveMessages(
+            queue, ticket, _wanted(arguments), self._broker.manager.names.taker(to), *_how(arguments)
+        )
 
-    def _import(self, queue: Queue, ticket: Ticket, said: Arguments) -> ImportMessages:
+    def _import(self, queue: Queue, ticket: Ticket, arguments: Arguments) -> ImportMessages:
         if self._broker.space_low:
             raise RequestError(LIMIT, "the broker's disk is nearly full: import later")
-        messages = said.value("messages", list, [])
+        messages = arguments.value("messages", list, [])
         if len(messages) > MAX_IMPORTED:
             raise RequestError(LIMIT, f"{len(messages)} messages: one request imports {MAX_IMPORTED}")
         taken = [_importable(each, number) for number, each in enumerate(messages)]
-        overrides = said.value("overrides", bool, False)
+        overrides = arguments.value("overrides", bool, False)
         return ImportMessages(queue, ticket, self._producer, taken, overrides)
 
 
-def _open_cursor(queue: Queue, ticket: Ticket, said: Arguments) -> OpenCursor:
-    idle_s = min(said.number("timeout_s", DEFAULT_CURSOR_IDLE_S), MAX_CURSOR_IDLE_S)
-    return OpenCursor(queue, ticket, _wanted(said), idle_s * _US_A_S)
+def _open_cursor(queue: Queue, ticket: Ticket, arguments: Arguments) -> OpenCursor:
+    idle_s = min(arguments.number("timeout_s", DEFAULT_CURSOR_IDLE_S), MAX_CURSOR_IDLE_S)
+    return OpenCursor(queue, ticket, _wanted(arguments), idle_s * _US_A_S)
 
 
-def _close_cursor(queue: Queue, ticket: Ticket, said: Arguments) -> CloseCursor:
-    return CloseCursor(queue, ticket, said.number("cursor"))
+def _close_cursor(queue: Queue, ticket: Ticket, arguments: Arguments) -> CloseCursor:
+    return CloseCursor(queue, ticket, arguments.number("cursor"))
 
 
-def _read(queue: Queue, ticket: Ticket, said: Arguments) -> ShowMessage:
-    wanted = _wanted(said)
+def _read(queue: Queue, ticket: Ticket, arguments: Arguments) -> ShowMessage:
+    wanted = _wanted(arguments)
     if wanted.serial == 0 and wanted.message_id_type == 0:
         raise RequestError(BAD_REQUEST, "READ needs a message_id or serial")
-    return ShowMessage(queue, ticket, wanted, said.value("bodies", bool, True))
+    return ShowMessage(queue, ticket, wanted, arguments.value("bodies", bool, True))
 
 
-def _delete(queue: Queue, ticket: Ticket, said: Arguments) -> DeleteMessages:
-    return DeleteMessages(queue, ticket, _wanted(said), said.value("if_paused", bool, False))
+def _delete(queue: Queue, ticket: Ticket, arguments: Arguments) -> DeleteMessages:
+    return DeleteMessages(queue, ticket, _wanted(arguments), arguments.value("if_paused", bool, False))
 
 
-def _replay(queue: Queue, ticket: Ticket, said: Arguments) -> Replay:
-    return Replay(queue, ticket, _wanted(said), said.value("to", str, ""), *_how(said))
+def _replay(queue: Queue, ticket: Ticket, arguments: Arguments) -> Replay:
+    return Replay(queue, ticket, _wanted(arguments), arguments.value("to", str, ""), *_how(arguments))
 
 
-def _wanted(said: Arguments) -> Wanted:
+def _wanted(arguments: Arguments) -> Wanted:
     """Which messages the request means. Raises SelectorRefused, RequestInvalid."""
-    states = said.value("states", list, [])
-    wanted = Wanted(mask_of([str(each) for each in states]), said.value("selector", str, ""))
-    by_id = said.filter()
+    states = arguments.value("states", list, [])
+    wanted = Wanted(mask_of([str(each) for each in states]), arguments.value("selector", str, ""))
+    by_id = arguments.filter()
     wanted.message_id, wanted.message_id_type = by_id.message_id, by_id.message_id_type
-    wanted.serial = said.number("serial")
+    wanted.serial = arguments.number("serial")
     return wanted
 
 
-def _how(said: Arguments) -> tuple[bool, bool]:
-    return said.value("if_paused", bool, False), said.value("in_pieces", bool, False)
+def _how(arguments: Arguments) -> tuple[bool, bool]:
+    return arguments.value("if_paused", bool, False), arguments.value("in_pieces", bool, False)
 
 
-def _importable(said: object, number: int) -> tuple[MessageHead, bytes]:
+def _importable(given: object, number: int) -> tuple[MessageHead, bytes]:
     """A message of an import: its bytes, or a map with them as ``message`` and with absolute times."""
-    fields = said if isinstance(said, dict) else {"message": said}
+    fields = given if isinstance(given, dict) else {"message": given}
     message = fields.get("message")
     if not isinstance(message, bytes):
         raise RequestError(BAD_REQUEST, f"messages[{number}] has no message as binary")
@@ -149,13 +153,13 @@ def _importable(said: object, number: int) -> tuple[MessageHead, bytes]:
 
 def _shown_query(answer: object, now_us: int) -> Attributes:
     assert isinstance(answer, QueryAnswer)
-    told: Attributes = {
+    attributes: Attributes = {
         "count": answer.count,
         "messages": [_shown_row(row, now_us) for row in answer.rows],
     }
     if answer.cursor:
-        told["cursor"] = answer.cursor
-    return told
+        attributes["cursor"] = answer.cursor
+    return attributes
 
 
 def _shown_row(row: MessageRow, now_us: int) -> Attributes:
@@ -164,7 +168,7 @@ def _shown_row(row: MessageRow, now_us: int) -> Attributes:
     if entry is None or ids is None:
         return {"serial": row.serial, "gone": True}
     durable = entry.flags & n.FLAG_DURABLE != 0
-    told: Attributes = {
+    attributes: Attributes = {
         "serial": entry.serial,
         "states": named(row.states),
         "message_id": shown_id(ids.message_id, ids.message_id_type),
@@ -181,13 +185,15 @@ def _shown_row(row: MessageRow, now_us: int) -> Attributes:
         "origin_queue": row.parent_queue or None,
     }
     if entry.holder_kind:
-        told["held_by"] = HolderKind(entry.holder_kind).name.lower()
-        told["holder"] = entry.holder
-        told["deleted_on_return"] = entry.noted == n.EVENT_DELETE or None
+        attributes["held_by"] = HolderKind(entry.holder_kind).name.lower()
+        attributes["holder"] = entry.holder
+        attributes["deleted_on_return"] = entry.noted == n.EVENT_DELETE or None
     if row.body:
         header = header_of(durable, entry.priority, entry.expiry_us, entry.delivery_count, now_us)
-        told["message"] = header + changed_sections(outgoing_sections(entry, row.body), entry.annotations)
-    return {name: value for name, value in told.items() if value is not None}
+        attributes["message"] = header + changed_sections(
+            outgoing_sections(entry, row.body), entry.annotations
+        )
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _shown_change(done: object, now_us: int) -> Attributes:

@@ -75,67 +75,67 @@ class StoreOperations:
         """Where what is put to ``name`` goes: one may put to a queue at another queue manager, too."""
         return self._names.taker(name)
 
-    def _put(self, queue: Queue, ticket: Ticket, said: Arguments) -> Put:
-        message = said.value("message", bytes, b"")
+    def _put(self, queue: Queue, ticket: Ticket, arguments: Arguments) -> Put:
+        message = arguments.value("message", bytes, b"")
         if self._broker.space_low:
             raise RequestError(LIMIT, "the broker's disk is nearly full: put it later")
         try:
             head = scan_head(message)
         except AmqpError as error:
             raise RequestError(BAD_REQUEST, f"message: {error.description}") from None
-        unique_id = said.unique_id()
+        unique_id = arguments.unique_id()
         if unique_id:
             head.unique_id = unique_id
-        body = self._names.sent_to(self._leads(said.name), message[head.bare_offset :])
-        confirm_id, resend = said.number("confirm_id"), said.value("resend", bool, False)
+        body = self._names.sent_to(self._leads(arguments.name), message[head.bare_offset :])
+        confirm_id, resend = arguments.number("confirm_id"), arguments.value("resend", bool, False)
         return Put(queue, ticket, self._producer, head, body, confirm_id, resend)
 
-    def _browse(self, queue: Queue, ticket: Ticket, said: Arguments) -> Browse:
-        limit = said.number("count") or self._options.store_page_entries
-        just_uid = said.value("just_uid", bool, False)
-        return Browse(queue, ticket, said.filter(), just_uid, said.place(), limit)
+    def _browse(self, queue: Queue, ticket: Ticket, arguments: Arguments) -> Browse:
+        limit = arguments.number("count") or self._options.store_page_entries
+        just_uid = arguments.value("just_uid", bool, False)
+        return Browse(queue, ticket, arguments.filter(), just_uid, arguments.place(), limit)
 
-    def _wait(self, queue: Queue, ticket: Ticket, said: Arguments) -> Get:
-        until_us = said.until_us(self._options.max_store_wait_ms)
-        return Get(queue, ticket, said.filter(), said.number("confirm_id"), until_us)
+    def _wait(self, queue: Queue, ticket: Ticket, arguments: Arguments) -> Get:
+        until_us = arguments.until_us(self._options.max_store_wait_ms)
+        return Get(queue, ticket, arguments.filter(), arguments.number("confirm_id"), until_us)
 
-    def _listen(self, queue: Queue, ticket: Ticket, said: Arguments) -> Listen:
-        until_us = said.until_us(self._options.max_store_wait_ms)
-        return Listen(queue, ticket, said.filter(), said.number("position", -1), until_us)
-
-
-def _confirm_put(queue: Queue, ticket: Ticket, said: Arguments) -> ConfirmPut:
-    return ConfirmPut(queue, ticket, said.filter(), said.number("confirm_id"))
+    def _listen(self, queue: Queue, ticket: Ticket, arguments: Arguments) -> Listen:
+        until_us = arguments.until_us(self._options.max_store_wait_ms)
+        return Listen(queue, ticket, arguments.filter(), arguments.number("position", -1), until_us)
 
 
-def _get(queue: Queue, ticket: Ticket, said: Arguments) -> Get:
-    return Get(queue, ticket, said.filter(), said.number("confirm_id"), 0)
+def _confirm_put(queue: Queue, ticket: Ticket, arguments: Arguments) -> ConfirmPut:
+    return ConfirmPut(queue, ticket, arguments.filter(), arguments.number("confirm_id"))
 
 
-def _confirm_get(queue: Queue, ticket: Ticket, said: Arguments) -> ConfirmGet:
-    return ConfirmGet(queue, ticket, said.filter(), said.number("confirm_id"))
+def _get(queue: Queue, ticket: Ticket, arguments: Arguments) -> Get:
+    return Get(queue, ticket, arguments.filter(), arguments.number("confirm_id"), 0)
 
 
-def _browse_and_lock(queue: Queue, ticket: Ticket, said: Arguments) -> BrowseAndLock:
-    lease_us = min(said.number("lease_ms"), MAX_LEASE_MS) * US_A_MS
-    just_uid, confirm_id = said.value("just_uid", bool, False), said.number("confirm_id")
-    return BrowseAndLock(queue, ticket, said.filter(), just_uid, confirm_id, lease_us)
+def _confirm_get(queue: Queue, ticket: Ticket, arguments: Arguments) -> ConfirmGet:
+    return ConfirmGet(queue, ticket, arguments.filter(), arguments.number("confirm_id"))
 
 
-def _unlock(queue: Queue, ticket: Ticket, said: Arguments) -> Unlock:
-    return Unlock(queue, ticket, said.filter())
+def _browse_and_lock(queue: Queue, ticket: Ticket, arguments: Arguments) -> BrowseAndLock:
+    lease_us = min(arguments.number("lease_ms"), MAX_LEASE_MS) * US_A_MS
+    just_uid, confirm_id = arguments.value("just_uid", bool, False), arguments.number("confirm_id")
+    return BrowseAndLock(queue, ticket, arguments.filter(), just_uid, confirm_id, lease_us)
 
 
-def _delete(queue: Queue, ticket: Ticket, said: Arguments) -> Delete:
-    return Delete(queue, ticket, said.filter())
+def _unlock(queue: Queue, ticket: Ticket, arguments: Arguments) -> Unlock:
+    return Unlock(queue, ticket, arguments.filter())
 
 
-def _undo(queue: Queue, ticket: Ticket, said: Arguments) -> Undo:
-    return Undo(queue, ticket, said.number("confirm_id"))
+def _delete(queue: Queue, ticket: Ticket, arguments: Arguments) -> Delete:
+    return Delete(queue, ticket, arguments.filter())
 
 
-def _confirm(queue: Queue, ticket: Ticket, said: Arguments) -> Confirm:
-    return Confirm(queue, ticket, said.number("confirm_id"))
+def _undo(queue: Queue, ticket: Ticket, arguments: Arguments) -> Undo:
+    return Undo(queue, ticket, arguments.number("confirm_id"))
+
+
+def _confirm(queue: Queue, ticket: Ticket, arguments: Arguments) -> Confirm:
+    return Confirm(queue, ticket, arguments.number("confirm_id"))
 
 
 def shown_id(id: bytes, type: int) -> object:
@@ -152,22 +152,22 @@ def shown_id(id: bytes, type: int) -> object:
 def shown(answer: object, now_us: int) -> Attributes:
     """The answer as attributes; only those that say something."""
     assert isinstance(answer, StoreAnswer)
-    told: Attributes = {"count": answer.count}
+    attributes: Attributes = {"count": answer.count}
     if answer.unique_id:
-        told["origin"], told["time"] = unpack_unique_id(answer.unique_id)
+        attributes["origin"], attributes["time"] = unpack_unique_id(answer.unique_id)
     if answer.rows or answer.lock_id:
-        told["messages"] = [_shown_row(row, now_us) for row in answer.rows]
+        attributes["messages"] = [_shown_row(row, now_us) for row in answer.rows]
     if answer.lock_id:
-        told["lock_id"] = answer.lock_id
+        attributes["lock_id"] = answer.lock_id
     if answer.after:
-        told["after"] = answer.after
-    return told
+        attributes["after"] = answer.after
+    return attributes
 
 
 def _shown_row(row: StoreRow, now_us: int) -> Attributes:
     origin, time = unpack_unique_id(row.unique_id)
     ids = row.ids
-    told: Attributes = {
+    attributes: Attributes = {
         "origin": origin,
         "time": time,
         "message_id": shown_id(ids.message_id, ids.message_id_type),
@@ -176,5 +176,5 @@ def _shown_row(row: StoreRow, now_us: int) -> Attributes:
     }
     if row.body is not None:
         header = header_of(row.durable, row.priority, row.expiry_us, row.delivery_count, now_us)
-        told["message"] = header + changed_sections(row.body, row.annotations)
-    return told
+        attributes["message"] = header + changed_sections(row.body, row.annotations)
+    return attributes

@@ -25,7 +25,7 @@ class Ticket(Asker):
         self._shown: Final = shown
         self._later: Later | None = None
 
-    def ask(self, manager: QueueManager, request: StoreRequest, now_us: int) -> Later:
+    def submit(self, manager: QueueManager, request: StoreRequest, now_us: int) -> Later:
         """Have ``request``, of which this is the target, carried out."""
         self._later = Later(lambda: manager.cancel_request(request))
         manager.ask_store(request, now_us)
@@ -53,7 +53,7 @@ def asking_operations(
     """An operation for each of ``makers``: it asks for what that makes. A request's name is the queue's, one
     here unless ``find`` finds others."""
     here = find or partial(_here, manager)
-    return {verb: partial(_ask, manager, shown, make, here) for verb, make in makers.items()}
+    return {verb: partial(_submit, manager, shown, make, here) for verb, make in makers.items()}
 
 
 def _here(manager: QueueManager, name: str) -> Queue:
@@ -61,9 +61,11 @@ def _here(manager: QueueManager, name: str) -> Queue:
     return manager.queue(manager.names.local(name))
 
 
-def _ask(manager: QueueManager, shown: Show, make: Make, find: Find, request: Request, now_us: int) -> Later:
+def _submit(
+    manager: QueueManager, shown: Show, make: Make, find: Find, request: Request, now_us: int
+) -> Later:
     ticket = Ticket(shown)
     queue = find(request.required_name())
     wanted = make(queue, ticket, Arguments(request, now_us))
     wanted.user = request.user
-    return ticket.ask(manager, wanted, now_us)
+    return ticket.submit(manager, wanted, now_us)

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.spark.pipeline.books import Book, open_books
 from postroom.spark.pipeline.errors import PipelineError
 from postroom.spark.pipeline.lock import held
 from postroom.spark.pipeline.options import known_settings
+from postroom.spark.pipeline.pipeline_table import PipelineTable, open_tables
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import check_policy
 from postroom.spark.store.protocol import DataFile
@@ -53,26 +53,26 @@ def erase(tables: str, column: str, text: str, policy: Policy) -> Erased:
         )
     check_policy(root, settings, policy)
     with held(root):
-        books = open_books(tables, settings.tables, settings.format)
+        opened = open_tables(tables, settings.tables, settings.format)
         stored = policy.written(column, text)
         if stored is None:
             return Erased(0, {})
-        messages = _messages(books.values(), column, stored) if column in MESSAGE_IDS else set()
+        messages = _messages(opened.values(), column, stored) if column in MESSAGE_IDS else set()
         search = _Search(column, stored, frozenset(messages))
-        rows = {book.name: _erase_table(book, search) for book in books.values()}
-        for book in books.values():
-            book.store.vacuum(0)
+        rows = {table.name: _erase_table(table, search) for table in opened.values()}
+        for table in opened.values():
+            table.store.vacuum(0)
     return Erased(len(messages), {name: count for name, count in rows.items() if count})
 
 
-def _messages(books: Iterable[Book], column: str, stored: str) -> set[tuple[str, int]]:
+def _messages(opened: Iterable[PipelineTable], column: str, stored: str) -> set[tuple[str, int]]:
     """(ledger, serial) of the messages that have an id."""
     found: set[tuple[str, int]] = set()
-    for book in books:
-        if not {column, "serial"} <= set(book.definition.schema.names):
+    for table in opened:
+        if not {column, "serial"} <= set(table.definition.schema.names):
             continue
-        for file in book.store.files():
-            rows = book.store.read(file, [column, "serial"])
+        for file in table.store.files():
+            rows = table.store.read(file, [column, "serial"])
             serials = rows.filter(pc.equal(rows[column], stored))["serial"].unique()
             found |= {(file.ledger_id, serial) for serial in serials.to_pylist()}
     return found
@@ -94,14 +94,14 @@ class _Search:
         return pc.is_in(rows["serial"], pa.array(serials, pa.int64()))
 
 
-def _erase_table(book: Book, search: _Search) -> int:
+def _erase_table(table: PipelineTable, search: _Search) -> int:
     """Rewrite the files that hold it, in one commit; returns the rows that changed."""
-    personal = personal_columns(book.definition.schema.names)
-    changed = [one for file in book.store.files() for one in _rewritten(book, file, personal, search)]
+    personal = personal_columns(table.definition.schema.names)
+    changed = [one for file in table.store.files() for one in _rewritten(table, file, personal, search)]
     if changed:
-        sums = reduce(added, (one.change for one in changed), dict(book.state.sums))
+        sums = reduce(added, (one.change for one in changed), dict(table.state.sums))
         add, remove = [one.new for one in changed], [one.old for one in changed]
-        book.swap(add, remove, replace(book.state, sums=sums), "erase", is_new=False)
+        table.swap(add, remove, replace(table.state, sums=sums), "erase", is_new=False)
     return sum(one.rows for one in changed)
 
 
@@ -118,10 +118,10 @@ class _Rewritten:
 
 
 def _rewritten(
-    book: Book, file: DataFile, personal: Mapping[str, str], search: _Search
+    table: PipelineTable, file: DataFile, personal: Mapping[str, str], search: _Search
 ) -> Iterator[_Rewritten]:
     """Nothing if it holds nothing of it."""
-    rows = before = book.store.read(file)
+    rows = before = table.store.read(file)
     nowhere = pa.array(np.zeros(len(rows), bool))
     of_messages = search.rows_of_messages(rows, file.ledger_id) or nowhere
     masks = {name: pc.and_(of_messages, pc.is_valid(rows[name])) for name in personal}
@@ -133,19 +133,19 @@ def _rewritten(
     if not count:
         return
     for name, mask in masks.items():
-        rows = _without(book, rows, name, mask)
-    new = book.store.write(rows, file.part, file.day, file.ledger_id)
-    yield _Rewritten(file, new, count, _change(book, file.ledger_id, before, rows))
+        rows = _without(table, rows, name, mask)
+    new = table.store.write(rows, file.part, file.day, file.ledger_id)
+    yield _Rewritten(file, new, count, _change(table, file.ledger_id, before, rows))
 
 
-def _change(book: Book, ledger_id: str, before: pa.Table, rows: pa.Table) -> dict[str, RowSum]:
-    if ledger_id not in book.state.sums:
+def _change(table: PipelineTable, ledger_id: str, before: pa.Table, rows: pa.Table) -> dict[str, RowSum]:
+    if ledger_id not in table.state.sums:
         return {}
-    names = book.definition.summed
+    names = table.definition.summed
     return {ledger_id: row_sum(Range(rows), names) - row_sum(Range(before), names)}
 
 
-def _without(book: Book, rows: pa.Table, name: str, mask: pa.ChunkedArray) -> pa.Table:
-    is_key = book.definition.field(name).merge is Merge.KEY
+def _without(table: PipelineTable, rows: pa.Table, name: str, mask: pa.ChunkedArray) -> pa.Table:
+    is_key = table.definition.field(name).merge is Merge.KEY
     erased = pc.if_else(mask, pa.scalar(ERASED if is_key else None, pa.string()), rows[name])
     return rows.set_column(rows.schema.get_field_index(name), name, erased)

@@ -54,17 +54,17 @@ class Metrics:
         self._show(pipeline)
 
     def _show(self, pipeline: Pipeline) -> None:
-        for book in pipeline.books.values():
-            self._open_rows.labels(book.name).set(book.open_rows)
-            self._files.labels(book.name).set(len(book.open_files))
-            self._rows_in.labels(book.name).set(book.state.rows_in)
-            self._rows_copied.labels(book.name).set(book.state.rows_copied)
+        for table in pipeline.tables.values():
+            self._open_rows.labels(table.name).set(table.open_rows)
+            self._files.labels(table.name).set(len(table.open_files))
+            self._rows_in.labels(table.name).set(table.state.rows_in)
+            self._rows_copied.labels(table.name).set(table.state.rows_copied)
             for ledger_id in pipeline.seen:
-                lag = pipeline.lag(book, ledger_id)
-                self._position.labels(book.name, ledger_id).set(book.position(ledger_id).position)
-                self._lag_events.labels(book.name, ledger_id).set(lag.events)
-                self._lag_seconds.labels(book.name, ledger_id).set(lag.seconds)
-                self._lag_bytes.labels(book.name, ledger_id).set(lag.size_bytes)
+                lag = pipeline.lag(table, ledger_id)
+                self._position.labels(table.name, ledger_id).set(table.position(ledger_id).position)
+                self._lag_events.labels(table.name, ledger_id).set(lag.events)
+                self._lag_seconds.labels(table.name, ledger_id).set(lag.seconds)
+                self._lag_bytes.labels(table.name, ledger_id).set(lag.size_bytes)
 
 
 def serve_metrics(address: str, port: int) -> Metrics:

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from postroom.spark.pipeline.books import Book, open_books
 from postroom.spark.pipeline.derived import derive
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.errors import PipelineError
 from postroom.spark.pipeline.lock import held
+from postroom.spark.pipeline.open_rows import settle_bucket, settle_tasks
 from postroom.spark.pipeline.options import PARTITION_RECORDS, SMALL_BATCH_ROWS, Settings, known_settings
+from postroom.spark.pipeline.pipeline_table import PipelineTable, open_tables
 from postroom.spark.pipeline.root import Root
-from postroom.spark.pipeline.settle import settle_bucket, settle_tasks
-from postroom.spark.pipeline.work import untold
+from postroom.spark.pipeline.slice_files import not_carried
 from postroom.spark.store.protocol import DONE, OPEN, DataFile, TableState
 from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
@@ -43,16 +43,16 @@ def rebuild(tables: str, name: str, engine: Engine) -> int:
     """Rebuild a table, and those made of its rows; returns its rows. Raises ``LedgerError``, ``OSError``."""
     root = Root(tables)
     with held(root):
-        books = open_books(tables, _needed(known_settings(root), name), known_settings(root).format)
-        target, source = books[name], books[DEFINITIONS[name].source]
+        opened = open_tables(tables, _needed(known_settings(root), name), known_settings(root).format)
+        target, source = opened[name], opened[DEFINITIONS[name].source]
         add = _made(target, source, engine)
-        followers = [book for book in books.values() if book.definition.source == name != book.name]
-        for book in followers:  # before the swap: what they would take as new is all of it
-            state = replace(book.state, source_version=target.state.version, settled_rows=0)
-            book.swap([], book.store.files(), state, "rebuild")
+        followers = [table for table in opened.values() if table.definition.source == name != table.name]
+        for table in followers:  # before the swap: what they would take as new is all of it
+            state = replace(table.state, source_version=target.state.version, settled_rows=0)
+            table.swap([], table.store.files(), state, "rebuild")
         target.swap(add, target.store.files(), _state(target, source, add), "rebuild")
-        for book in followers:
-            derive(book, target, engine, SMALL_BATCH_ROWS)
+        for table in followers:
+            derive(table, target, engine, SMALL_BATCH_ROWS)
     return sum(file.rows for file in add)
 
 
@@ -75,7 +75,7 @@ def _needed(settings: Settings, name: str) -> list[str]:
     return [source, name, *followers]
 
 
-def _state(target: Book, source: Book, add: Sequence[DataFile]) -> TableState:
+def _state(target: PipelineTable, source: PipelineTable, add: Sequence[DataFile]) -> TableState:
     return TableState(
         version=target.state.version,
         positions=source.state.positions,
@@ -88,7 +88,7 @@ def _state(target: Book, source: Book, add: Sequence[DataFile]) -> TableState:
     )
 
 
-def _made(target: Book, source: Book, engine: Engine) -> list[DataFile]:
+def _made(target: PipelineTable, source: PipelineTable, engine: Engine) -> list[DataFile]:
     """The files of the new table, not yet part of it."""
     tasks = list(_tasks(target, source))
     made = [file for files in engine.map(rebuild_run, tasks) for file in files]
@@ -97,7 +97,7 @@ def _made(target: Book, source: Book, engine: Engine) -> list[DataFile]:
     return done + [file for files in engine.map(settle_bucket, folding) for file in files]
 
 
-def _tasks(target: Book, source: Book) -> Iterator[RebuildTask]:
+def _tasks(target: PipelineTable, source: PipelineTable) -> Iterator[RebuildTask]:
     by_ledger: dict[str, list[DataFile]] = {}
     for file in source.store.files(DONE):
         by_ledger.setdefault(file.ledger_id, []).append(file)
@@ -159,7 +159,7 @@ def rebuild_run(task: RebuildTask) -> list[DataFile]:
     carried rows: their times are not those of the run."""
     rows: Range = FileRange(task.source, task.files)
     if task.opening is not None:
-        rows = Range(untold(whole(task.source, task.files), *task.opening))
+        rows = Range(not_carried(whole(task.source, task.files), *task.opening))
     if not len(rows):
         return []
     definition, ledger_id = task.target.definition, task.files[0].ledger_id

@@ -48,13 +48,13 @@ class Stop:
     """Asks a running pipeline to end after the batch at hand."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._requested = threading.Event()
 
-    def ask(self) -> None:
-        self._asked.set()
+    def request(self) -> None:
+        self._requested.set()
 
-    def is_asked(self) -> bool:
-        return self._asked.is_set()
+    def is_requested(self) -> bool:
+        return self._requested.is_set()
 
 
 def run(
@@ -71,7 +71,7 @@ def run(
     root = Root(options.tables)
     with held(root) as hold, _checkpoint(root) as checkpoint:
         pipeline = Pipeline(settled_options(root, options), SparkEngine(spark))
-        pipeline.look()
+        pipeline.refresh()
         note_ledgers(root, pipeline.seen)
         for watcher in watchers:
             watcher.begun(pipeline)
@@ -79,7 +79,7 @@ def run(
         _Running(spark, pipeline, watchers, stop or Stop(), hold).until_done(checkpoint)
         hold.check()
         if not options.continuous:
-            pipeline.keeper.at_end()
+            pipeline.upkeep.at_end()
 
 
 @contextmanager
@@ -125,7 +125,7 @@ class _Running:
         except PySparkException:
             if self._error is not None:
                 raise self._error from None
-            self._pipeline.look()  # what stopped the source says it better here
+            self._pipeline.refresh()  # what stopped the source says it better here
             raise
         finally:
             query.stop()
@@ -145,7 +145,7 @@ class _Running:
         return writer.trigger(availableNow=True).start()
 
     def _must_end(self) -> bool:
-        return self._stop.is_asked() or self._hold.lost is not None
+        return self._stop.is_requested() or self._hold.lost is not None
 
     def _batch(self, slices: DataFrame, batch_id: int) -> None:
         with self._in_batch:
@@ -159,7 +159,7 @@ class _Running:
 
     def _one(self, slices: DataFrame) -> None:
         begun_s = time.monotonic()
-        self._pipeline.look()
+        self._pipeline.refresh()
         rows = slices.mapInArrow(RunSlices(self._pipeline.job()), DONE_SCHEMA).collect()
         self._hold.check()
         done = self._pipeline.take([pickle.loads(row.done) for row in rows], begun_s)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from postroom.ledger.errors import LedgerError
 from postroom.spark.ledger_source.positions import LedgerDiverged, check
 from postroom.spark.ledger_source.ranges import Seen
-from postroom.spark.pipeline.books import Book, open_books
-from postroom.spark.pipeline.ledgers import Lag, lag_of, look_at_all, time_at
+from postroom.spark.pipeline.ledgers import Lag, lag_of, snapshots_at, time_at
 from postroom.spark.pipeline.lock import holder
 from postroom.spark.pipeline.options import known_settings
+from postroom.spark.pipeline.pipeline_table import PipelineTable, open_tables
 from postroom.spark.pipeline.root import Root
 
 
@@ -67,35 +67,35 @@ def status(tables: str, data: Iterable[str] = (), token: str = "") -> PipelineSt
     """The status of the tables in a folder; `data` default those of the last run. Raises ``LedgerError``."""
     root = Root(tables)
     settings = known_settings(root)
-    seen, unreadable = _look(tuple(data) or tuple(settings.data), token)
-    books = open_books(tables, settings.tables, settings.format)
+    seen, unreadable = _snapshots(tuple(data) or tuple(settings.data), token)
+    opened = open_tables(tables, settings.tables, settings.format)
     times: dict[tuple[str, int], int] = {}
-    shown = tuple(_table(book, seen, times) for book in books.values())
+    shown = tuple(_table(table, seen, times) for table in opened.values())
     return PipelineStatus(shown, holder(root), unreadable, time.time_ns() // 1000)
 
 
-def _look(uris: Iterable[str], token: str) -> tuple[dict[str, Seen], dict[str, str]]:
+def _snapshots(uris: Iterable[str], token: str) -> tuple[dict[str, Seen], dict[str, str]]:
     seen: dict[str, Seen] = {}
     unreadable: dict[str, str] = {}
     for uri in uris:
         try:
-            seen |= look_at_all([uri], token)
+            seen |= snapshots_at([uri], token)
         except (LedgerError, OSError) as error:
             unreadable[uri] = str(error)
     return seen, unreadable
 
 
-def _table(book: Book, seen: Mapping[str, Seen], times: dict[tuple[str, int], int]) -> TableStatus:
-    files = book.store.files() if book.state.version >= 0 else []
-    known = sorted({*book.state.positions, *seen})
-    state = book.state
+def _table(table: PipelineTable, seen: Mapping[str, Seen], times: dict[tuple[str, int], int]) -> TableStatus:
+    files = table.store.files() if table.state.version >= 0 else []
+    known = sorted({*table.state.positions, *seen})
+    state = table.state
     return TableStatus(
-        book.name,
+        table.name,
         state.version,
-        tuple(_ledger(book, ledger_id, seen.get(ledger_id), times) for ledger_id in known),
+        tuple(_ledger(table, ledger_id, seen.get(ledger_id), times) for ledger_id in known),
         len(files),
-        len(book.open_files),
-        book.open_rows,
+        len(table.open_files),
+        table.open_rows,
         sum(file.size_bytes for file in files),
         state.rows_in,
         state.rows_copied,
@@ -103,15 +103,17 @@ def _table(book: Book, seen: Mapping[str, Seen], times: dict[tuple[str, int], in
     )
 
 
-def _ledger(book: Book, ledger_id: str, seen: Seen | None, times: dict[tuple[str, int], int]) -> LedgerStatus:
-    at = book.position(ledger_id)
+def _ledger(
+    table: PipelineTable, ledger_id: str, seen: Seen | None, times: dict[tuple[str, int], int]
+) -> LedgerStatus:
+    at = table.position(ledger_id)
     if seen is None:
         return LedgerStatus(ledger_id, at.epoch, at.position, None)
     try:
-        check(seen.look, at)
+        check(seen.snapshot, at)
     except LedgerDiverged as error:
         return LedgerStatus(ledger_id, at.epoch, at.position, None, str(error))
     key = (ledger_id, at.position)
     if key not in times:
         times[key] = time_at(seen, at.position)
-    return LedgerStatus(ledger_id, at.epoch, at.position, lag_of(seen.look, at.position, times[key]))
+    return LedgerStatus(ledger_id, at.epoch, at.position, lag_of(seen.snapshot, at.position, times[key]))

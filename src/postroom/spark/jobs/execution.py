@@ -51,10 +51,10 @@ def carry_out(plan: Plan, manifest: Manifest, url: str, in_flight: int, progress
 
 
 def _failure(error: JMSException, manifest: Manifest) -> JobError:
-    said = " ".join(str(error).split())
+    reason = " ".join(str(error).split())
     if error.condition in _CANNOT:
-        return CannotBeDone(f"the broker refuses to act on queue {manifest.queue!r}: {said}")
-    return JobError(f"{said}; started again, the job goes on with what is left")
+        return CannotBeDone(f"the broker refuses to act on queue {manifest.queue!r}: {reason}")
+    return JobError(f"{reason}; started again, the job goes on with what is left")
 
 
 class _Run:
@@ -67,7 +67,7 @@ class _Run:
     async def run(self, factory: ConnectionFactory, in_flight: int) -> None:
         async with await factory.create_connection() as connection:
             clients = [await connection.create_management() for _ in range(in_flight)]
-            await self._ask(clients[0], [])  # whether it is the right broker, and the queue is there
+            await self._request(clients[0], [])  # whether it is the right broker, and the queue is there
             batches = self._plan.batches(self._manifest.files, self._results.rows, MAX_ACTIONS)
             while await self._next_part(clients, batches):
                 pass
@@ -77,8 +77,8 @@ class _Run:
         done: list[pa.Table] = []
         rows = 0
         while rows < NOTED_ROWS and (window := list(islice(batches, len(clients)))):
-            asked = [self._act(client, batch) for client, batch in zip(clients, window, strict=False)]
-            for batch, answers in zip(window, await asyncio.gather(*asked), strict=True):
+            requests = [self._act(client, batch) for client, batch in zip(clients, window, strict=False)]
+            for batch, answers in zip(window, await asyncio.gather(*requests), strict=True):
                 done.append(_noted(batch, answers))
                 rows += batch.num_rows
             if self._progress is not None:
@@ -96,7 +96,7 @@ class _Run:
         """One batch, in smaller ones where it is too much for one request."""
         rows: list[dict[str, Any]] = batch.to_pylist()
         try:
-            return await self._ask(client, rows)
+            return await self._request(client, rows)
         except ResourceAllocationException:
             if len(rows) <= 1:
                 raise
@@ -104,7 +104,7 @@ class _Run:
         first = await self._act(client, batch.slice(0, half))
         return first + await self._act(client, batch.slice(half))
 
-    async def _ask(self, client: ManagementClient, rows: list[dict[str, Any]]) -> Answers:
+    async def _request(self, client: ManagementClient, rows: list[dict[str, Any]]) -> Answers:
         order, actions = request_of(rows, f"job {self._manifest.job}")
         body = {"ledger_id": self._manifest.ledger_id, "actions": actions}
         reply = await client.request("ACT", kind=MESSAGE_TYPE, name=self._manifest.queue, body=body)
@@ -131,15 +131,15 @@ def request_of(rows: list[dict[str, Any]], reason: str) -> tuple[list[int], list
     return [number for numbers in groups.values() for number in numbers], actions
 
 
-def answers_of(told: dict[str, Any], order: list[int]) -> Answers:
+def answers_of(reply: dict[str, Any], order: list[int]) -> Answers:
     """What the broker says of the actions of `request_of`, in the order of the rows. Raises ``JobError``."""
-    said = told.get("answers")
-    if not isinstance(said, list) or len(said) != len(order):
-        raise JobError(f"the broker's answer doesn't tell of {len(order)} messages: {told!r:.200}")
-    why = {number: each["why"] for each in told["refusals"] for number in each["numbers"]}
+    answers = reply.get("answers")
+    if not isinstance(answers, list) or len(answers) != len(order):
+        raise JobError(f"the broker's answer doesn't tell of {len(order)} messages: {reply!r:.200}")
+    why = {number: each["why"] for each in reply["refusals"] for number in each["numbers"]}
     found: Answers = [("", None)] * len(order)
     for place, number in enumerate(order):
-        found[number] = (said[place], why.get(place))
+        found[number] = (answers[place], why.get(place))
     return found
 
 

@@ -90,7 +90,7 @@ class ShownFile:
     tag: str
 
 
-class Shelf:
+class LedgerView:
     """The ledger in a folder, beside the broker that writes it."""
 
     def __init__(self, folder: Path, durable_through: Callable[[], int]) -> None:
@@ -102,15 +102,15 @@ class Shelf:
         self._watch: Final = Watch(folder)
         self._bodies: Final = BodyReader(folder)
 
-    def look(self) -> Shown:
+    def current(self) -> Shown:
         """The ledger now; the same again while nothing has come and no file has come or gone."""
         seen = self._durable_through(), self._folder.stat().st_mtime_ns
         if self._shown is None or seen != self._seen:
-            self._shown, self._seen = self._look(seen[0]), seen
+            self._shown, self._seen = self._refreshed(seen[0]), seen
         return self._shown
 
-    def _look(self, durable_through: int) -> Shown:
-        segments = self._watch.look(durable_through).segments
+    def _refreshed(self, durable_through: int) -> Shown:
+        segments = self._watch.snapshot(durable_through).segments
         listing = Listing([each.name for each in self._folder.iterdir()])
         return Shown(
             str(UUID(bytes=segments[0].ledger_id)),
@@ -126,7 +126,7 @@ class Shelf:
 
         Raises `Refusal` for positions that are not there.
         """
-        segment = self._segment_of(self.look(), first)
+        segment = self._segment_of(self.current(), first)
         last = min(last, segment.last_position, first + _most_records(max_bytes) - 1)
         while True:
             chunk, known = self._read(segment, first, last)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.options import FEW_ROWS, SETTLE_BUCKET_ROWS, Upkeep
+from postroom.spark.pipeline.pipeline_table import PipelineTable
 from postroom.spark.store.protocol import DataFile
 from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables.fold import fold, split
@@ -27,47 +27,47 @@ class SettleTask:
     buckets: int
 
 
-def is_due(book: Book, upkeep: Upkeep) -> bool:
+def is_due(table: PipelineTable, upkeep: Upkeep) -> bool:
     """Whether enough partial rows, or files of them, have come since the last settling."""
-    if not can_settle(book):
+    if not can_settle(table):
         return False
-    many = max(upkeep.settle_rows, book.state.settled_rows)
-    return fresh_rows(book) > many or len(book.open_files) > upkeep.settle_files
+    many = max(upkeep.settle_rows, table.state.settled_rows)
+    return fresh_rows(table) > many or len(table.open_files) > upkeep.settle_files
 
 
-def is_cheap(book: Book) -> bool:
+def is_cheap(table: PipelineTable) -> bool:
     """Whether settling copies few rows, or not many more than have come: it may be done though it isn't
     due."""
-    if not can_settle(book) or not fresh_rows(book):
+    if not can_settle(table) or not fresh_rows(table):
         return False
-    return book.open_rows <= FEW_ROWS or fresh_rows(book) >= book.state.settled_rows
+    return table.open_rows <= FEW_ROWS or fresh_rows(table) >= table.state.settled_rows
 
 
-def can_settle(book: Book) -> bool:
+def can_settle(table: PipelineTable) -> bool:
     """Whether there are partial rows, and the table's format lets them be replaced."""
-    return bool(book.definition.is_done is not None and book.store.can_replace and book.open_files)
+    return bool(table.definition.is_done is not None and table.store.can_replace and table.open_files)
 
 
-def fresh_rows(book: Book) -> int:
+def fresh_rows(table: PipelineTable) -> int:
     """Partial rows that have come since the last settling."""
-    return book.open_rows - book.state.settled_rows
+    return table.open_rows - table.state.settled_rows
 
 
-def settle(books: Sequence[Book], engine: Engine) -> dict[str, int]:
+def settle(tables: Sequence[PipelineTable], engine: Engine) -> dict[str, int]:
     """Settle tables: tasks for all of them together, then one commit each. Returns the rows taken, by
     table."""
-    tasks = [task for book in books for task in settle_tasks(book.store, book.open_files, engine.cores)]
+    tasks = [task for table in tables for task in settle_tasks(table.store, table.open_files, engine.cores)]
     written = engine.map(settle_bucket, tasks)
     taken = {}
-    for book in books:
+    for table in tables:
         add = [
             file
             for task, files in zip(tasks, written, strict=True)
-            if task.store.name == book.name
+            if task.store.name == table.name
             for file in files
         ]
-        taken[book.name] = book.open_rows
-        book.settle(add, list(book.open_files))
+        taken[table.name] = table.open_rows
+        table.settle(add, list(table.open_files))
     return taken
 
 

@@ -15,7 +15,7 @@ from postroom.manager.kernel.options import KIND_QUEUE, KIND_SUBSCRIPTION, KIND_
 from postroom.spark.data_source.option_names import nearest
 from postroom.spark.jobs.errors import CannotBeDone
 from postroom.spark.ledger_source.queue_names import kinds_now
-from postroom.spark.places.place import Look, Place
+from postroom.spark.places.place import Place, Snapshot
 from postroom.spark.places.uris import place_of
 
 EVENT_SCHEMA: Final = (
@@ -54,7 +54,7 @@ _DURABLE_PAUSE_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class LedgerAtPosition:
     """A ledger at one moment: everything of a plan is as it was then."""
 
     uri: str
@@ -83,7 +83,7 @@ def fields_of(columns: Mapping[str, str]) -> list[StructField]:
     return struct.fields
 
 
-def look(uri: str, token: str) -> Looked:
+def open_ledger(uri: str, token: str) -> LedgerAtPosition:
     """Look at a ledger: what was done before is in it. Raises ``LedgerError``, OSError."""
     place = place_of(uri, token)
     seen = _durable(place)
@@ -91,10 +91,12 @@ def look(uri: str, token: str) -> Looked:
         raise CannotBeDone(f"{uri}: nothing was ever put there")
     now_us = max(seen.last_time_us, time.time_ns() // 1000)
     kinds = kinds_now(place, seen)
-    return Looked(uri, token, seen.ledger_id, seen.durable_through, seen.first_position, now_us, kinds)
+    return LedgerAtPosition(
+        uri, token, seen.ledger_id, seen.durable_through, seen.first_position, now_us, kinds
+    )
 
 
-def check_queue(ledger: Looked, queue: str) -> None:
+def check_queue(ledger: LedgerAtPosition, queue: str) -> None:
     """Whether a job can act on that queue. Raises ``CannotBeDone``."""
     holding = [name for name, kind in ledger.kinds.items() if kind in (KIND_QUEUE, KIND_SUBSCRIPTION)]
     if ledger.kinds.get(queue) == KIND_TOPIC:
@@ -105,17 +107,19 @@ def check_queue(ledger: Looked, queue: str) -> None:
         raise CannotBeDone(f"{ledger.uri} has no queue {queue!r}; {hint}")
 
 
-def _durable(place: Place) -> Look:
+def _durable(place: Place) -> Snapshot:
     """A look that has everything that is written by now."""
-    seen = place.look()
+    seen = place.snapshot()
     written_through, give_up_s = seen.written_through, time.monotonic() + DURABLE_WITHIN_S
     while seen.durable_through < written_through and time.monotonic() < give_up_s:
         time.sleep(_DURABLE_PAUSE_S)
-        seen = place.look()
+        seen = place.snapshot()
     return seen
 
 
-def standing(spark: SparkSession, ledger: Looked, queue: str, with_reasons: bool) -> DataFrame:
+def queued_messages(
+    spark: SparkSession, ledger: LedgerAtPosition, queue: str, with_reasons: bool
+) -> DataFrame:
     """A row for each message that is on the queue and has been available: `KEYS`, `STATE_COLUMNS`, and
     ``is_free``: nobody holds it. `with_reasons`: with `REASON_COLUMNS`, too.
 
@@ -126,25 +130,25 @@ def standing(spark: SparkSession, ledger: Looked, queue: str, with_reasons: bool
         return found.drop("parent_serial", "parent_queue_id")
     ends = _ends(spark, ledger)
     same = (found.parent_serial == ends.end_serial) & (found.parent_queue_id == ends.end_queue_id)
-    told = found.join(ends, same, "left")
-    return told.drop("end_serial", "end_queue_id", "parent_serial", "parent_queue_id")
+    joined = found.join(ends, same, "left")
+    return joined.drop("end_serial", "end_queue_id", "parent_serial", "parent_queue_id")
 
 
-def _events(spark: SparkSession, ledger: Looked, queue: str) -> DataFrame:
+def _events(spark: SparkSession, ledger: LedgerAtPosition, queue: str) -> DataFrame:
     """The queue's events, without those that a checkpoint's rows have in them already."""
     options = ledger.options(queues=json.dumps([queue]), carried="true")
     events = spark.read.format("postroom").options(**options).schema(EVENT_SCHEMA).load()
     if ledger.first_position <= 1:
         return events
-    told = events.where("event = 'none'").agg(F.max("position").alias("through")).first()
-    through = told["through"] if told is not None else None
+    newest = events.where("event = 'none'").agg(F.max("position").alias("through")).first()
+    through = newest["through"] if newest is not None else None
     if through is None:
         return events
     is_old = (F.col("serial") < ledger.first_position) & (F.col("position") <= through)
     return events.where(~is_old | (F.col("event") == "none"))
 
 
-def _folded(events: DataFrame, ledger: Looked) -> DataFrame:
+def _folded(events: DataFrame, ledger: LedgerAtPosition) -> DataFrame:
     at = F.struct("position", "ordinal")
     arrived = F.bool_or(F.col("from_state") == "start") & ~F.bool_or(F.col("event") == "none")
     became_available = (F.col("to_state") == "available") & (F.col("event") != "none")
@@ -185,7 +189,7 @@ def _is_free(state: Column, causes: Column) -> Column:
     return state.isin(*_FREE_STATES) & ~(waits[0] | waits[1])
 
 
-def _ends(spark: SparkSession, ledger: Looked) -> DataFrame:
+def _ends(spark: SparkSession, ledger: LedgerAtPosition) -> DataFrame:
     """How messages of all queues ended: where they were, and why."""
     events = spark.read.format("postroom").options(**ledger.options()).schema(END_SCHEMA).load()
     return events.where("outcome IS NOT NULL AND outcome NOT IN ('consumed', 'forwarded')").select(

@@ -4,8 +4,8 @@ A batch ends with its last message (BATCHSZ), with the message that fills it (BA
 transmission queue is empty and the batch has been open for BATCHINT. Then the partner is asked to confirm it;
 until it answers, the batch is *in doubt*. Meanwhile the next one is filled and sent. One that an empty queue
 has ended waits for the answers to those before it, growing as long as messages come; one that is full is
-asked for at once unless `MAX_ASKED_MESSAGES` are in doubt: small batches share the partner's syncs so. They
-are confirmed in order; after a failure the name of the partner's last batch says how many of them he has.
+confirmed at once unless `MAX_IN_DOUBT_MESSAGES` are in doubt: small batches so share the syncs there. They
+are confirmed in order; after a failure the name of the partner's last batch says how many of them it has.
 
 Fast messages (non-persistent, NPMSPEED(FAST)) are no part of a batch and have no sequence number of their
 own, but count for its end: what is confirmed late would else wait behind any number of them. The partner
@@ -24,9 +24,9 @@ from mypy_extensions import i64
 from postroom.channel.negotiation import Terms
 from postroom.model.channel import ChannelDefinition
 
-MAX_ASKED_MESSAGES: Final = 64
+MAX_IN_DOUBT_MESSAGES: Final = 64
 """While so many messages are in doubt no further batch is asked for."""
-MAX_AHEAD_MESSAGES: Final = 2 * MAX_ASKED_MESSAGES
+MAX_AHEAD_MESSAGES: Final = 2 * MAX_IN_DOUBT_MESSAGES
 """Of small batches so many messages, and a batch more, are on their way at a time: those in doubt, and those
 that their own queue manager is still writing down."""
 MAX_OUTSIDE_MESSAGES: Final = 4096
@@ -40,7 +40,7 @@ class Step(IntEnum):
 
     WAIT = 0
     """Nothing: for messages, for an answer, or for time to pass."""
-    ASK = 1
+    REQUEST_CONFIRM = 1
     """End the batch and ask for its confirmation."""
     BEAT = 2
     """Send a batch heartbeat."""
@@ -49,7 +49,7 @@ class Step(IntEnum):
 
 
 WAIT: Final = int(Step.WAIT)
-ASK: Final = int(Step.ASK)
+REQUEST_CONFIRM: Final = int(Step.REQUEST_CONFIRM)
 BEAT: Final = int(Step.BEAT)
 FINISH: Final = int(Step.FINISH)
 
@@ -63,7 +63,7 @@ class SendingMachine:
         """The number given last."""
         self.count: i64 = 0
         """Messages with a number in the batch that is being filled."""
-        self.asked_count: i64 = 0
+        self.in_doubt_count: i64 = 0
         """Messages in doubt: of batches that were asked for and have no answer."""
         self.outside: i64 = 0
         """Fast messages that have been sent and have no answer."""
@@ -84,13 +84,13 @@ class SendingMachine:
         self._heard_us: i64 = now_us
         """When the partner has last answered something."""
         self._beating = False
-        self._asked: deque[int] = deque()
+        self._in_doubt: deque[int] = deque()
         """The sizes of those batches, the oldest first."""
 
     @property
     def small(self) -> bool:
         """Whether batches are so small that several are taken from the transmission queue ahead."""
-        return self._size < MAX_ASKED_MESSAGES
+        return self._size < MAX_IN_DOUBT_MESSAGES
 
     def room(self) -> i64:
         """How many more messages may be taken from the transmission queue, less those that have been and
@@ -98,7 +98,7 @@ class SendingMachine:
         if self.stopping or self.outside >= MAX_OUTSIDE_MESSAGES or 0 < self._limit_bytes <= self._bytes:
             return 0
         if self.small:
-            return MAX_AHEAD_MESSAGES + self._size - self.asked_count - self._seen
+            return MAX_AHEAD_MESSAGES + self._size - self.in_doubt_count - self._seen
         return self._size - self._seen
 
     @property
@@ -142,32 +142,32 @@ class SendingMachine:
         ``empty``: there is nothing more to take.
         """
         if self.count == 0:
-            at_rest = ahead == 0 and self.asked_count == 0 and self.outside == 0
+            at_rest = ahead == 0 and self.in_doubt_count == 0 and self.outside == 0
             return FINISH if self.stopping and at_rest else WAIT
         if self._beating or not self._over(ahead, empty, now_us):
             return WAIT
         if self._heartbeat_us > 0 and now_us - self._heard_us > self._heartbeat_us:
             return BEAT
-        return ASK
+        return REQUEST_CONFIRM
 
     def _over(self, ahead: i64, empty: bool, now_us: i64) -> bool:
         if self.full:
-            return self.asked_count < MAX_ASKED_MESSAGES
+            return self.in_doubt_count < MAX_IN_DOUBT_MESSAGES
         if ahead > 0:
             return False
         if self.stopping or 0 < self._limit_bytes <= self._bytes:
-            return self.asked_count < MAX_ASKED_MESSAGES
-        return empty and self.asked_count == 0 and now_us >= self._opened_us + self._interval_us
+            return self.in_doubt_count < MAX_IN_DOUBT_MESSAGES
+        return empty and self.in_doubt_count == 0 and now_us >= self._opened_us + self._interval_us
 
-    def asked(self) -> None:
+    def confirm_requested(self) -> None:
         """The batch has been asked for; another one begins."""
-        self._asked.append(int(self.count))
-        self.asked_count += self.count
+        self._in_doubt.append(int(self.count))
+        self.in_doubt_count += self.count
         self._begin()
 
     def confirmed(self, now_us: i64) -> None:
         """The partner has the oldest of those that were asked for."""
-        self.asked_count -= self._asked.popleft()
+        self.in_doubt_count -= self._in_doubt.popleft()
         self.batches += 1
         self._heard_us = now_us
 
@@ -182,7 +182,7 @@ class SendingMachine:
 
     def next_deadline_us(self) -> i64:
         """When the batch that is being filled has been open long enough; 0: nothing is waited for."""
-        if self.count == 0 or self.asked_count > 0 or self._beating:
+        if self.count == 0 or self.in_doubt_count > 0 or self._beating:
             return 0
         return self._opened_us + self._interval_us
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import BooleanType, DataType, DateType, IntegralType, StringType, StructType
 
 from postroom.ledger.errors import LedgerError
-from postroom.spark.consume.confirming import checkpoint_of
+from postroom.spark.consume.confirmation import checkpoint_of
 from postroom.spark.consume.errors import AppendRefused, PositionGap
 from postroom.spark.consume.files import WrittenFile, write_files
 from postroom.spark.consume.foreach_batch import Appended
@@ -76,13 +76,15 @@ def append_batch(
         if files is None or written_for != has:
             files, written_for = _written(batch, chosen, target, table, has), has
         if _commit(target, table, files, due):
-            told = _positions(has) | {ledger_id: position.position for ledger_id, position in due.items()}
-            return Appended(table.version() + 1, sum(file.rows for file in files), told)
+            positions = _positions(has) | {
+                ledger_id: position.position for ledger_id, position in due.items()
+            }
+            return Appended(table.version() + 1, sum(file.rows for file in files), positions)
     raise AppendRefused(f"table {table_uri}: other writers came first {ATTEMPTS} times; try again")
 
 
 def _positions(has: Mapping[str, Recorded | None]) -> dict[str, int]:
-    return {ledger_id: told.position for ledger_id, told in has.items() if told is not None}
+    return {ledger_id: recorded.position for ledger_id, recorded in has.items() if recorded is not None}
 
 
 # --- what is to be written -------------------------------------------------------------------------
@@ -106,22 +108,22 @@ def _due(
     """Where the table is to be afterwards, of the ledgers where it isn't yet. Raises ``PositionGap``."""
     found: dict[str, Position] = {}
     for ledger_id, range in ranges.items():
-        told = has[ledger_id]
-        if told is not None and range.end.position <= told.position:
+        recorded = has[ledger_id]
+        if recorded is not None and range.end.position <= recorded.position:
             continue
-        _require_no_gap(target, ledger_id, range, told)
+        _require_no_gap(target, ledger_id, range, recorded)
         found[ledger_id] = range.end
     return found
 
 
-def _require_no_gap(target: _Target, ledger_id: str, range: Range, told: Recorded | None) -> None:
+def _require_no_gap(target: _Target, ledger_id: str, range: Range, recorded: Recorded | None) -> None:
     begins = range.end if range.after is None else range.after
-    if told is None:
+    if recorded is None:
         if range.after is None or _began_at(target, ledger_id) == begins.position:
             return
-    elif begins.position <= told.position:
+    elif begins.position <= recorded.position:
         return
-    what = "nothing" if told is None else f"everything up to position {told.position}"
+    what = "nothing" if recorded is None else f"everything up to position {recorded.position}"
     raise PositionGap(
         f"table {target.uri} has {what} of ledger {ledger_id} for app {target.app}, but batch"
         f" {target.batch_id} begins behind position {begins.position}: what is between would be missing."
@@ -136,8 +138,8 @@ def _began_at(target: _Target, ledger_id: str) -> int | None:
         first = offsets_of(target.checkpoint, 0)
     except LedgerError:
         return None
-    for said in first.values():
-        position = positions_in(said).get(ledger_id)
+    for offset in first.values():
+        position = positions_in(offset).get(ledger_id)
         if position is not None:
             return position.position
     return None
@@ -157,9 +159,9 @@ def _written(
 def _new_rows(batch: DataFrame, has: Mapping[str, Recorded | None]) -> DataFrame:
     """The rows that the table doesn't have."""
     old: list[Column] = [
-        F.col("ledger_id").eqNullSafe(ledger_id) & (F.col("position") <= told.position)
-        for ledger_id, told in has.items()
-        if told is not None
+        F.col("ledger_id").eqNullSafe(ledger_id) & (F.col("position") <= recorded.position)
+        for ledger_id, recorded in has.items()
+        if recorded is not None
     ]
     if not old:
         return batch

@@ -141,7 +141,7 @@ class Subscriber:
         except JMSException as failure:
             # The link or connection is gone; under fail-over the next message comes over another one.
             LOG.warning(
-                "%s: the outcome of message %s got lost, it comes again: %s", *self._told(message), failure
+                "%s: the outcome of message %s got lost, it comes again: %s", *self._label(message), failure
             )
 
     async def _outcome(self, message: Message) -> None:
@@ -150,13 +150,13 @@ class Subscriber:
             if answer is not None:
                 await self._answer(message, answer)
         except UndecodableError as error:
-            LOG.error("%s can't take message %s: %s", *self._told(message), error)
+            LOG.error("%s can't take message %s: %s", *self._label(message), error)
             await message.dead_letter(str(error), condition=UNDECODABLE)
         except Reject as rejected:
-            LOG.warning("%s rejects message %s: %s", *self._told(message), rejected.reason)
+            LOG.warning("%s rejects message %s: %s", *self._label(message), rejected.reason)
             await message.dead_letter(rejected.reason)
         except Retry as retry:
-            LOG.info("%s wants message %s again: %s", *self._told(message), retry.reason)
+            LOG.info("%s wants message %s again: %s", *self._label(message), retry.reason)
             await message.retry(after_s=self._delay_s(message, retry), reason=retry.reason)
         except Exception as error:
             await self._failed(message, error)
@@ -177,15 +177,18 @@ class Subscriber:
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         if policy.gives_up(failures):
             LOG.error(
-                "%s gives up message %s after %d attempts", *self._told(message), failures + 1, exc_info=error
+                "%s gives up message %s after %d attempts",
+                *self._label(message),
+                failures + 1,
+                exc_info=error,
             )
             await message.dead_letter(text)
             return
         delay_s = policy.delay_s(failures)
         LOG.warning(
-            "%s failed, message %s comes again in %s s", *self._told(message), delay_s, exc_info=error
+            "%s failed, message %s comes again in %s s", *self._label(message), delay_s, exc_info=error
         )
         await message.retry(after_s=delay_s, reason=text)
 
-    def _told(self, message: Message) -> tuple[str, object]:
+    def _label(self, message: Message) -> tuple[str, object]:
         return self._handler.name, message.message_id

@@ -17,25 +17,25 @@ _QUERY_ID: Final = "sql.streaming.queryId"
 def confirm_batch(batch: DataFrame, batch_id: int, broker: Broker, subscription: str, checkpoint: str) -> int:
     """See `foreach_batch.confirm`."""
     end = batch_end(checkpoint_of(batch, checkpoint), batch_id, subscription)
-    with BrokerSubscription(broker, subscription, BROKER_TIMEOUT_S) as asked:
-        return asked.confirm(end.checkpoint, end.ledger_id, end.position)
+    with BrokerSubscription(broker, subscription, BROKER_TIMEOUT_S) as broker_subscription:
+        return broker_subscription.confirm(end.checkpoint, end.ledger_id, end.position)
 
 
 def batch_end(checkpoint: str, batch_id: int, subscription: str) -> Offset:
     """Where a batch ends of what the subscription was assigned. Raises ``OffsetsUnreadable``."""
-    for said in offsets_of(checkpoint, batch_id).values():
-        if said.get("subscription") == subscription:
-            return offset_of(said)
+    for offset in offsets_of(checkpoint, batch_id).values():
+        if offset.get("subscription") == subscription:
+            return offset_of(offset)
     raise OffsetsUnreadable(
         f"batch {batch_id} of checkpoint {checkpoint} has nothing of subscription {subscription}: is it the"
         " query's own name of the subscription?"
     )
 
 
-def checkpoint_of(batch: DataFrame, said: str) -> str:
+def checkpoint_of(batch: DataFrame, given: str) -> str:
     """What the caller said, else what Spark says. Raises ``OffsetsUnreadable``."""
-    if said:
-        return said
+    if given:
+        return given
     session: Any = batch.sparkSession
     try:
         query_id = session.sparkContext.getLocalProperty(_QUERY_ID)

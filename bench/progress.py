@@ -6,6 +6,6 @@ import time
 _BEGUN = time.monotonic()
 
 
-def say(text: str) -> None:
+def show_progress(text: str) -> None:
     """One line with the time since the start."""
     print(f"[{time.monotonic() - _BEGUN:7.1f} s] {text}", file=sys.stderr, flush=True)

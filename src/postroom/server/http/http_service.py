@@ -15,7 +15,7 @@ from postroom.server.logs import log
 
 if TYPE_CHECKING:
     from postroom.server.http.application import Application
-    from postroom.server.http.serving import HttpServer
+    from postroom.server.http.http_server import HttpServer
 
 
 def tokens_file(config: HttpConfig, data_folder: Path) -> Path:
@@ -42,9 +42,9 @@ class Http:
         from prometheus_client import CollectorRegistry
 
         from postroom.server.http.application import Application
+        from postroom.server.http.http_server import HttpServer
+        from postroom.server.http.ledger_view import LedgerView
         from postroom.server.http.metrics import BrokerCollector
-        from postroom.server.http.serving import HttpServer
-        from postroom.server.http.shelf import Shelf
 
         file = tokens_file(config, self._config.data_folder)
         try:
@@ -53,8 +53,8 @@ class Http:
             log(logging.ERROR, "tokens-unusable", reason=str(error))
         registry = CollectorRegistry()
         registry.register(BrokerCollector(broker, ledger))
-        shelf = Shelf(self._config.data_folder, lambda: ledger.durable_through)
-        self._application = Application(config, Tokens(file), shelf, registry)
+        ledger_view = LedgerView(self._config.data_folder, lambda: ledger.durable_through)
+        self._application = Application(config, Tokens(file), ledger_view, registry)
         app = self._application.as_asgi()
         self._server = HttpServer(app, config, listener.sockets, listener.tls)
         self._server.start()

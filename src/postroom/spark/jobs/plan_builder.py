@@ -27,7 +27,7 @@ from postroom.spark.jobs.plan import (
     PlanFile,
     file_name,
 )
-from postroom.spark.jobs.standing import KEYS
+from postroom.spark.jobs.queued_messages import KEYS
 from postroom.spark.messages.schema import MESSAGES_SCHEMA
 
 NO_RULE: Final = "(no rule)"

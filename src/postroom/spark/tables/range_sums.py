@@ -10,7 +10,7 @@ import pyarrow as pa
 from postroom.spark.tables import arrays
 from postroom.spark.tables.arrays import Codes
 from postroom.spark.tables.definition import Field
-from postroom.spark.tables.grouping import Groups
+from postroom.spark.tables.groups import Groups
 from postroom.spark.tables.range import Range
 
 Array = npt.NDArray[Any]

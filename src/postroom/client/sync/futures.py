@@ -1,4 +1,4 @@
-"""Waiting without asyncio: the twin of aio/waiting.py."""
+"""Waiting without asyncio: the twin of aio/futures.py."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from postroom.spark.ledger_source.positions import BEGINNING, Position
-from postroom.spark.pipeline.work import TableJob
+from postroom.spark.pipeline.slice_files import TableJob
 from postroom.spark.store.formats import open_store
 from postroom.spark.store.protocol import CHECKPOINT_COMMITS, OPEN, DataFile, TableState
 from postroom.spark.store.table_store import TableStore
@@ -14,7 +14,7 @@ from postroom.spark.tables.definition import TableDefinition
 from postroom.spark.tables.row_sums import RowSum, added
 
 
-class Book:
+class PipelineTable:
     """One table. Its state and open files are remembered: nobody else writes it (see `lock`)."""
 
     def __init__(self, store: TableStore) -> None:
@@ -138,8 +138,8 @@ class Book:
         self.open_files = self.store.files(OPEN)
 
 
-def open_books(
+def open_tables(
     root: str, names: Iterable[str], format: str, checkpoint_commits: int = CHECKPOINT_COMMITS
-) -> dict[str, Book]:
+) -> dict[str, PipelineTable]:
     """The tables by name, in order."""
-    return {name: Book(open_store(root, name, format, checkpoint_commits)) for name in names}
+    return {name: PipelineTable(open_store(root, name, format, checkpoint_commits)) for name in names}

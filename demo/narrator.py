@@ -3,7 +3,7 @@
 from rich.console import Console
 
 
-class Teller:
+class Narrator:
     """Tells a story on a terminal."""
 
     def __init__(self, console: Console) -> None:
@@ -13,5 +13,5 @@ class Teller:
         self.console.print()
         self.console.rule(f"[bold]{words}", align="left")
 
-    def say(self, words: str) -> None:
+    def narrate(self, words: str) -> None:
         self.console.print(f"  {words}")

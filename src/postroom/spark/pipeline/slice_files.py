@@ -38,7 +38,7 @@ class TableJob:
     """By ledger: (first position of the history, position of the checkpoint that tells what is older)."""
 
 
-def untold(events: pa.Table, first_position: int, carried_through: int) -> pa.Table:
+def not_carried(events: pa.Table, first_position: int, carried_through: int) -> pa.Table:
     """Events without those of older entries that the checkpoint has told of already; carried rows stay."""
     is_old = pc.less(events["serial"], first_position)
     is_early = pc.less_equal(events["position"], carried_through)
@@ -90,7 +90,7 @@ class RangeDone:
         return Position(self.epoch, self.epoch_id, self.last)
 
 
-def work(slice: Slice, job: Job) -> RangeDone:
+def write_slice(slice: Slice, job: Job) -> RangeDone:
     """Read a slice and write the rows that it gives each table. Raises ``LedgerError``, ``OSError``."""
     ledger_id = slice.ledger_id
     events, last, stopped = _read(slice)
@@ -103,8 +103,8 @@ def work(slice: Slice, job: Job) -> RangeDone:
         for written in write_partials(table.store, ranges.new_to(table), ledger_id, job.small_rows)
     ]
     epoch, epoch_id = slice.segment.epoch, slice.segment.epoch_id.hex()
-    told = (ledger_id, slice.first, last, epoch, epoch_id, len(events), _last_time_us(events))
-    return RangeDone(*told, tuple(files), stopped)
+    reached = (ledger_id, slice.first, last, epoch, epoch_id, len(events), _last_time_us(events))
+    return RangeDone(*reached, tuple(files), stopped)
 
 
 def write_partials(store: TableStore, rows: Range, ledger_id: str, small_rows: int) -> Iterator[Written]:
@@ -157,7 +157,7 @@ class _Ranges:
         events = self._events
         if position:
             events = events.filter(pc.greater(events["position"], position))
-        return events if opening is None else untold(events, *opening)
+        return events if opening is None else not_carried(events, *opening)
 
 
 def _written(

@@ -1,8 +1,8 @@
-"""Tables of spells: one row for each time that an entry was in certain states, from the event that brought it
-there to the one that took it away.
+"""Tables of intervals: one row for each time that an entry was in certain states, from the event that brought
+it there to the one that took it away.
 
-The event that ends a spell doesn't say which one: it is the one that the entry was in. So rows of a range may
-not know their spell yet; they take it from the row before them when they meet it.
+The event that ends an interval doesn't say which one: it is the one that the entry was in. So rows of a range
+may not know their interval yet; they take it from the row before them when they meet it.
 """
 
 from typing import Any
@@ -18,8 +18,8 @@ from postroom.spark.tables.range import Range
 Array = npt.NDArray[Any]
 
 
-class Spells:
-    """Rows of a range that begin a spell (``begins``), end one, or lie within one."""
+class Intervals:
+    """Rows of a range that begin an interval (``begins``), end one, or lie within one."""
 
     def __init__(self, events: Range, rows: Array, begins: Array, ends: Array) -> None:
         self.events = events
@@ -45,7 +45,7 @@ class Spells:
 
     @property
     def link(self) -> pa.Array:
-        """The spell: the position of the event that begins it."""
+        """The interval: the position of the event that begins it."""
         return arrays.of_kind(self.numbers("position"), pa.int64(), ~self.begins)
 
     @property
@@ -67,6 +67,6 @@ class Spells:
 
 
 def has_ended(rows: pa.Table, events: Range | None, settled: bool) -> Array:
-    """A spell whose beginning and end are told of."""
+    """An interval whose beginning and end are recorded."""
     ended = arrays.valid(rows.column("ended_time"))
     return ended & arrays.valid(rows.column("began_position"))

@@ -11,12 +11,12 @@ from mypy_extensions import i64
 
 from postroom.amqp.errors import NOT_ALLOWED, AmqpError
 from postroom.channel.negotiation import NO_LUWID, Terms
-from postroom.channel.sending import MAX_ASKED_MESSAGES
+from postroom.channel.sending_machine import MAX_IN_DOUBT_MESSAGES
 from postroom.channel.wire import SEQUENCE_ERROR, BatchEnd
 
 MIN_CREDIT: Final = 256
 """A link gets no less: as many small batches as may be in doubt, with their ends."""
-MAX_UNANSWERED: Final = MAX_ASKED_MESSAGES
+MAX_UNANSWERED: Final = MAX_IN_DOUBT_MESSAGES
 """Batches: a sender that keeps to its bound of messages never has more in doubt."""
 
 

@@ -131,14 +131,14 @@ class ConsumePlanner:
 
     def _confirmed(self, start: Offset) -> Plan:
         """How the subscription stands after everything is confirmed that is proved to be safe."""
-        plan = self._ask(start)
+        plan = self._fetch_plan(start)
         proved = self._proved(start, plan)
         if proved is not None and proved.position > plan.confirmed:
             self._subscription.confirm(start.checkpoint, plan.ledger_id, proved)
-            plan = self._ask(start)
+            plan = self._fetch_plan(start)
         return plan
 
-    def _ask(self, offset: Offset) -> Plan:
+    def _fetch_plan(self, offset: Offset) -> Plan:
         plan = self._subscription.plan(offset.checkpoint)
         if plan.registered != offset.checkpoint:
             raise SubscriptionEnded(
@@ -150,7 +150,7 @@ class ConsumePlanner:
                 f" ledger {offset.ledger_id}: the broker was set up anew, or is another one"
             )
         if not offset.is_initial and plan.epoch_id != self._checked_epoch:
-            check(self._shown(plan.ledger_id, offset.position.position).look, offset.position)
+            check(self._shown(plan.ledger_id, offset.position.position).snapshot, offset.position)
             self._checked_epoch = plan.epoch_id
         self._plan = plan
         self._note_start(plan)
@@ -192,12 +192,12 @@ class ConsumePlanner:
         confirm = self._options.confirm
         if confirm is None or confirm.proof is not Proof.TABLE:
             return None
-        told = recorded(open_table(confirm.table_uri), confirm.app, plan.ledger_id)
-        if told is None:
+        committed = recorded(open_table(confirm.table_uri), confirm.app, plan.ledger_id)
+        if committed is None:
             return None
-        if told.position < plan.confirmed:
-            raise TableBehind(_lost(confirm, told.position, plan.confirmed))
-        return recorded_in(self._shown(plan.ledger_id, told.position).look, told)
+        if committed.position < plan.confirmed:
+            raise TableBehind(_lost(confirm, committed.position, plan.confirmed))
+        return recorded_in(self._shown(plan.ledger_id, committed.position).snapshot, committed)
 
     # --- a run over what is available --------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class ConsumePlanner:
                 )  # what waits may not be assigned: it is paused, or not selected
             else:
                 self._clock.sleep(_FILLING_PAUSE_S)
-                plan = self._ask(start)
+                plan = self._fetch_plan(start)
         return drain.last
 
     def _refuse_full(self, start: Offset, plan: Plan) -> None:
@@ -262,7 +262,7 @@ class ConsumePlanner:
 
     def unconfirmed(self) -> list[Slice]:
         """The slices of everything that is assigned and not confirmed; asked for by no checkpoint."""
-        plan = self._subscription.look()
+        plan = self._subscription.current_plan()
         first = self._position(plan.ledger_id, plan.confirmed)
         last = self._position(plan.ledger_id, max(plan.confirmed, plan.assigned_through))
         self._plan = plan
@@ -270,16 +270,16 @@ class ConsumePlanner:
 
     def _parts(self, ledger_id: str, after: Position, end: Position) -> list[list[Slice]]:
         seen = self._shown(ledger_id, end.position)
-        require_readable(self._options.tap.source, seen.look, after)
-        check(seen.look, end)
+        require_readable(self._options.tap.source, seen.snapshot, after)
+        check(seen.snapshot, end)
         records = self._positions_a_task(end.position - after.position)
-        return plan_parts(seen.place, seen.look, after.position + 1, end.position, records)
+        return plan_parts(seen.place, seen.snapshot, after.position + 1, end.position, records)
 
     def _positions_a_task(self, positions: int) -> int:
         """By the number of messages: one position may assign a thousand of them, or be somebody else's."""
-        said = self._options.tap.source.partition_records
+        configured = self._options.tap.source.partition_records
         held = self._plan.held if self._plan is not None else 0
-        return said or max(1, -(-positions // max(1, -(-held // MESSAGES_A_TASK))))
+        return configured or max(1, -(-positions // max(1, -(-held // MESSAGES_A_TASK))))
 
     def _register(self, checkpoint: str) -> None:
         self._subscription.register(checkpoint, self._options.takes_over)
@@ -288,7 +288,7 @@ class ConsumePlanner:
     def _after(self, start: Offset, end: Offset) -> Position:
         """Behind which position a batch's rows lie."""
         if self._range is None or self._range[0] != end:
-            plan = self._plan or self._ask(end)
+            plan = self._plan or self._fetch_plan(end)
             after = start.position
             if plan.confirmed > after.position:
                 after = self._position(plan.ledger_id, plan.confirmed)
@@ -301,25 +301,25 @@ class ConsumePlanner:
     # --- the ledger --------------------------------------------------------------------------------
 
     def _position(self, ledger_id: str, position: int) -> Position:
-        return position_in(self._shown(ledger_id, position).look, position)
+        return position_in(self._shown(ledger_id, position).snapshot, position)
 
     def _shown(self, ledger_id: str, position: int) -> Seen:
         """The ledger when it shows the position. Raises ``LedgerBehind``."""
         give_up_s = self._clock.now_s() + SHOWN_WITHIN_S
         while True:
-            seen = self._ledgers.look()
-            if ledger_id in seen and seen[ledger_id].look.durable_through >= position:
+            seen = self._ledgers.refresh()
+            if ledger_id in seen and seen[ledger_id].snapshot.durable_through >= position:
                 return seen[ledger_id]
             if ledger_id not in seen or self._clock.now_s() > give_up_s:
                 raise self._behind(ledger_id, position)
             self._clock.sleep(_SHOWN_PAUSE_S)
 
     def _behind(self, ledger_id: str, position: int) -> LedgerBehind:
-        seen = self._ledgers.look()
+        seen = self._ledgers.refresh()
         paths = ", ".join(self._options.tap.source.uris)
         if ledger_id not in seen:
             return LedgerBehind(f"{paths}: there is ledger {', '.join(seen)}; the broker's is {ledger_id}")
-        through = seen[ledger_id].look.durable_through
+        through = seen[ledger_id].snapshot.durable_through
         return LedgerBehind(
             f"{paths}: ledger {ledger_id} ends at position {through}, the broker speaks of {position}: this"
             " is a copy that is not kept up, or the broker's was restored from an older one"

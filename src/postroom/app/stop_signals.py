@@ -24,11 +24,11 @@ class Signals:
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
 
-        def tell(_number: int, _frame: FrameType | None) -> None:
+        def on_signal(_number: int, _frame: FrameType | None) -> None:
             loop.call_soon_threadsafe(self._hear)
 
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, tell) for number in STOP_SIGNALS}
+            self._before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
         return self
 
     def __exit__(
