@@ -7,7 +7,7 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.verification.verification import verify
-from postroom.model.codes import Event, State
+from tests.ledger.entry_records import arrival_of
 
 NOW_US = 1_790_000_000_000_000
 COMMITS = 400
@@ -15,8 +15,8 @@ COMMITS = 400
 
 def put(ledger: Ledger) -> None:
     """A message of 100 bytes on queue 1."""
-    head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
-    ledger.builder.arrival(*head, b"b" * 100, 0, b"id", 1, b"", 0, b"", 0)
+    arrival = arrival_of(1, b"b" * 100, body_crc=0, message_id=b"id", message_id_type=1)
+    ledger.builder.arrival(arrival)
 
 
 def _positions(reader: LedgerReader) -> list[int]:

@@ -4,6 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from postroom.ledger.format.entry_records import Arrival
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
@@ -12,7 +13,15 @@ from postroom.manager.kernel.memory import must_pack
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.kernel.transition_table import FIRST
-from postroom.manager.producing.put import NO_ROOM, arrival, due_of, expiry_of, flags_of, refusal, upload_size
+from postroom.manager.producing.put import (
+    NO_ROOM,
+    due_of,
+    expiry_of,
+    flags_of,
+    refusal,
+    upload_size,
+    write_arrival,
+)
 from postroom.manager.producing.upload import Upload, abort
 from postroom.manager.queues import tap
 from postroom.manager.queues.band import Band
@@ -147,24 +156,8 @@ def _record_unrouted(
     nobody = core.routing_sets.find(b"").id
     flags: i64 = n.FLAG_DURABLE if head.durable else 0
     priority = head.priority if head.priority <= 9 else 9
-    arrival(
-        core,
-        producer,
-        node,
-        nobody,
-        head,
-        None,
-        None,
-        FIRST,
-        n.EVENT_PUT,
-        n.NO_HOLDER,
-        0,
-        0,
-        priority,
-        flags,
-        0,
-        0,
-    )
+    arrival = Arrival(nobody, n.EVENT_PUT, FIRST, head, priority=priority, flags=flags, expiry_us=0)
+    write_arrival(core, producer, node, arrival, None, None)
 
 
 def _publish_to(
@@ -183,37 +176,28 @@ def _publish_to(
     publication = _Publication(core, node, head, body, upload, due_us)
     if len(takers) > 1:
         publication.flags |= n.FLAG_PUBLISHED
-    state: i64 = FIRST
-    event: i64 = n.EVENT_PUT
-    holder_kind: i64 = n.NO_HOLDER
-    holder: i64 = 0
+    arrival = Arrival(
+        routing.set_of(core, route, takers),
+        n.EVENT_PUT,
+        FIRST,
+        head,
+        priority=publication.priority,
+        flags=publication.flags,
+        expiry_us=publication.expiry_us,
+    )
     if transaction is not None:
-        event = n.EVENT_PUT_HELD
-        holder_kind = transaction.kind
-        holder = transaction.id
-        if holder_kind == n.XA_BRANCH or holder_kind == n.SPARK_BRANCH:
+        arrival.event = n.EVENT_PUT_HELD
+        arrival.holder_kind = transaction.kind
+        arrival.holder = transaction.id
+        if transaction.kind == n.XA_BRANCH or transaction.kind == n.SPARK_BRANCH:
             publication.flags |= _STORED  # as `put.new_entry` says
     if transaction is not None or due_us != 0:
-        state = first_state(event, holder_kind, publication.causes)
-    publication.serial = arrival(
-        core,
-        producer,
-        node,
-        routing.set_of(core, route, takers),
-        head,
-        body,
-        upload,
-        state,
-        event,
-        holder_kind,
-        holder,
-        publication.causes,
-        publication.priority,
-        publication.flags | tap.flag(core, takers, publication.flags, body),
-        publication.expiry_us,
-        due_us,
-    )
-    publication.offset = core.ledger.last_body_offset
+        arrival.to_state = first_state(arrival.event, arrival.holder_kind, publication.causes)
+    arrival.causes = publication.causes
+    arrival.due_us = due_us
+    arrival.flags = publication.flags | tap.flag(core, takers, publication.flags, body)
+    publication.serial = write_arrival(core, producer, node, arrival, body, upload)
+    publication.offset = arrival.body_offset
     note(node, head, transaction)
     for queue in takers:
         if queue.ids is not None:

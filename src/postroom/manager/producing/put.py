@@ -5,6 +5,7 @@ from typing import Final
 from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
+from postroom.ledger.format.entry_records import Arrival
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
@@ -136,29 +137,13 @@ def store(
     expiry_us = expiry_of(core, queue, head)
     priority = head.priority if head.priority <= 9 else 9
     flags = flags_of(head, upload, expiry_us)
-    serial = arrival(
-        core,
-        producer,
-        queue,
-        queue.id,
-        head,
-        body,
-        upload,
-        FIRST,
-        n.EVENT_PUT,
-        n.NO_HOLDER,
-        0,
-        0,
-        priority,
-        flags,
-        expiry_us,
-        0,
-    )
+    arrival = Arrival(queue.id, n.EVENT_PUT, FIRST, head, priority=priority, flags=flags, expiry_us=expiry_us)
+    serial = write_arrival(core, producer, queue, arrival, body, upload)
     if queue.duplicates is not None:
         note(queue, head, None)
     size: i64 = len(body) if body is not None else upload_size(upload)
     queue.statistics.arrive(FIRST_SLOT, size)
-    offset = core.ledger.last_body_offset
+    offset = arrival.body_offset
     if flags & n.FLAG_REPORTS != 0:
         new = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body)
         core.reports.note(new, n.FEEDBACK_COA)
@@ -232,110 +217,62 @@ def new_entry(
     if holder_kind == n.XA_BRANCH or holder_kind == n.SPARK_BRANCH:
         flags |= n.FLAG_BODY_STORED  # whatever its mode: such a branch survives, with all that is in it
     causes: i64 = n.UNBORN if due_us != 0 else 0
-    serial = arrival(
-        core,
-        producer,
-        queue,
-        queue.id,
-        head,
-        body,
-        upload,
-        first_state(event, holder_kind, causes),
-        event,
-        holder_kind,
-        holder,
-        causes,
-        priority,
-        flags,
-        expiry_us,
-        due_us,
-    )
+    state = first_state(event, holder_kind, causes)
+    arrival = Arrival(queue.id, event, state, head, priority=priority, flags=flags, expiry_us=expiry_us)
+    arrival.holder_kind = holder_kind
+    arrival.holder = holder
+    arrival.causes = causes
+    arrival.due_us = due_us
+    serial = write_arrival(core, producer, queue, arrival, body, upload)
     size: i64 = len(body) if body is not None else upload_size(upload)
-    offset = core.ledger.last_body_offset
-    entry = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body)
+    entry = Entry(queue, serial, priority, flags, expiry_us, serial, arrival.body_offset, size, body)
     entry.causes = causes
     entry.due_us = due_us
     return entry
 
 
-def arrival(
+def write_arrival(
     core: Core,
     producer: Producer,
     queue: Queue,
-    routing_set: i64,
-    head: MessageHead,
+    arrival: Arrival,
     body: bytes | None,
     upload: Upload | None,
-    state: i64,
-    event: i64,
-    holder_kind: i64,
-    holder: i64,
-    causes: i64,
-    priority: i64,
-    flags: i64,
-    expiry_us: i64,
-    due_us: i64,
 ) -> i64:
-    """The arrival record; the body goes with it only if it is to be stored.
+    """Complete and write an arrival by ``producer``; the body goes with it only if it is to be stored.
+    Returns its serial.
 
-    ``queue`` is where it was put: itself ``routing_set``, or a topic, which the record names as its parent.
+    ``queue`` is where it was put: itself the routing set, or a topic, which the record names as its parent.
     """
     if not producer.recorded:
         core.record_producer(producer)
     queue.active_us = core.now_us
-    chunks: list[int] | None = None
-    crc: i64 = 0
-    size: i64 = 0
-    if upload is not None:
-        chunks = upload.chunks
-        crc = upload.crc
-        size = upload.size_bytes
-    elif body is not None:
-        crc = crc32(body)
-        size = len(body)
+    arrival.producer = producer.id
+    flags = arrival.flags
     if producer.adverse:
         flags |= n.FLAG_ADVERSE
     if queue.taps != 0 and body is not None and flags & n.FLAG_BODY_STORED == 0:
         flags |= n.FLAG_TAPPED
-    parent_serial: i64 = 0
-    parent_queue: i64 = 0 if queue.topic is None else queue.id
     if producer.receives:
         flags |= n.FLAG_RECEIVED
-        parent_serial = producer.origin_serial
-        parent_queue = producer.sequence
-    serial = core.ledger.arrival(
-        routing_set,
-        state,
-        event,
-        holder_kind,
-        holder,
-        causes,
-        priority,
-        flags,
-        producer.id,
-        expiry_us,
-        due_us,
-        head.creation_us,
-        0,
-        body if flags & (n.FLAG_BODY_STORED | n.FLAG_TAPPED) != 0 else None,
-        crc,
-        head.message_id,
-        head.message_id_type,
-        head.correlation_id,
-        head.correlation_id_type,
-        head.group_id,
-        head.group_sequence,
-        0,
-        size,
-        parent_serial,
-        parent_queue,
-        chunks,
-        0,
-        head.unique_id,
-    )
+        arrival.parent_serial = producer.origin_serial
+        arrival.parent_queue = producer.sequence
+    elif queue.topic is not None:
+        arrival.parent_queue = queue.id
+    arrival.flags = flags
+    if upload is not None:
+        arrival.chunk_positions = upload.chunks
+        arrival.body_crc = upload.crc
+        arrival.body_len = upload.size_bytes
+    elif body is not None:
+        arrival.body_len = len(body)
+        arrival.body_crc = crc32(body)
+        if flags & (n.FLAG_BODY_STORED | n.FLAG_TAPPED) != 0:
+            arrival.body = body
+    serial = core.ledger.arrival(arrival)
     if queue.ids is not None:
-        queue.ids.note(serial, head)
+        queue.ids.note(serial, arrival.properties)
     if queue.units is not None:
-        offset = core.ledger.last_body_offset
-        queue.units.come(Entry(queue, serial, priority, flags, 0, serial, offset, size, body))
+        size, offset = arrival.body_len, arrival.body_offset
+        queue.units.come(Entry(queue, serial, arrival.priority, flags, 0, serial, offset, size, body))
     return serial

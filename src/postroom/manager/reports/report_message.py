@@ -30,7 +30,7 @@ from postroom.manager.headers.mq_properties import (
     PUT_TIME,
     put_date_and_time,
 )
-from postroom.manager.queues.message_ids import ids_of_head
+from postroom.manager.queues.message_ids import ids_of
 from postroom.model import mq
 from postroom.model.ids import MessageIds
 from postroom.model.message import MessageHead
@@ -64,7 +64,7 @@ class Original:
 
     @property
     def ids(self) -> MessageIds:
-        return ids_of_head(self.head)
+        return ids_of(self.head)
 
     def is_report(self) -> bool:
         """Whether it is one itself: about those none are made."""
