@@ -2,13 +2,15 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 COMPILED := PYTHONPATH=build/compiled
-PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger tests/damage tests/simulation tests/tables
+# Rooms of the package spark that are tested without a Spark session, and without anything that is compiled.
+TABLE_TESTS := $(addprefix tests/spark/,audit damage export ledger_source pipeline places report store tables)
+PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger tests/damage tests/simulation $(TABLE_TESTS)
 SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/app tests/testing tests/crash tests/faults tests/twophase tests/channels tests/foreign tests/upgrades
 SPARK_KILLS := tests/crash/test_spark_kills.py
-SPARK_TESTS := tests/spark tests/messages $(SPARK_KILLS)
+SPARK_TESTS := $(addprefix tests/spark/,session broker consume data_source exactly_once jobs messages sink tap) $(SPARK_KILLS)
 # What depends on Spark's version: sources, streams, tables and sinks in Spark's Python processes, and what SQL makes of them.
-SPARK42_TESTS := $(addprefix tests/spark/test_,worker.py source.py stream.py table_source.py pipeline.py audit.py) \
-  $(addprefix tests/messages/test_,tap_spark.py consume_spark.py sink_spark.py)
+SPARK42_TESTS := $(addprefix tests/spark/session/,test_worker.py ledger_source store pipeline/test_pipeline.py audit/test_audit.py) \
+  $(addprefix tests/spark/,tap/test_tap.py consume/test_consume.py sink/test_sink.py)
 HYPOTHESIS_TESTS := $(PURE_TESTS) tests/server tests/client tests/faults tests/twophase
 ROUNDS := 10
 MINUTES := 180
@@ -48,7 +50,7 @@ build/compiled/.ready: $(HOT_SOURCES) | setup
 
 test: packages-of-test compiled java peers ## all tests: pure (interpreted and compiled), sockets (compiled), Spark
 	PYTHONPATH=src $(PY) -m pytest $(EVERY_CORE) $(PURE_TESTS) tests/docs
-	$(COMPILED) $(PY) -m pytest $(EVERY_CORE) $(filter-out tests/tables,$(PURE_TESTS)) # tables use nothing that is compiled
+	$(COMPILED) $(PY) -m pytest $(EVERY_CORE) $(filter-out $(TABLE_TESTS),$(PURE_TESTS))
 	$(COMPILED) $(PY) -m pytest $(EVERY_CORE_BY_FILE) --ignore $(SPARK_KILLS) $(SOCKET_TESTS)
 	$(COMPILED) $(PY) -m pytest $(SPARK_TESTS)
 

@@ -22,6 +22,7 @@ from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.effects import Sink
 from postroom.manager.kernel.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.manager import QueueManager
+from postroom.manager.queues.queue import as_queue
 
 NOW_US = 1_800_000_000_000_000
 BODY_BYTES = 200
@@ -37,7 +38,7 @@ class Bench:
         self.ledger = Ledger.open(folder, LedgerOptions(), NOW_US)
         self.manager = QueueManager(ManagerOptions(), self.ledger.builder)
         self.manager.restore(self.ledger.recovered, NOW_US)
-        self.queue = self.manager.create_queue(QueueDefinition(name="deep"), NOW_US)
+        self.queue = as_queue(self.manager.create_queue(QueueDefinition(name="deep"), NOW_US))
         self.producer = self.manager.open_producer("bench", "bench", "")
         self.sink = Sink()
         self.delivered: list[tuple[Consumer, int]] = []
@@ -84,7 +85,7 @@ class Bench:
         return self.manager.open_consumer(self.queue, self.sink, options, NOW_US)
 
     def judged(self) -> int:
-        return sum(int(cursor.judgements) for cursor in self.queue.cursors.values())
+        return sum(int(cursor.judgements) for cursor in self.queue.selectors.cursors.values())
 
     def take(self, consumer: Consumer, count: int) -> None:
         """Take and accept so many, one at a time, as a client without prefetch does."""

@@ -22,6 +22,7 @@ from postroom.ledger.format.block import BlockBuilder
 from postroom.manager.kernel.effects import Delivery, Sink
 from postroom.manager.kernel.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.manager import QueueManager
+from postroom.manager.queues.queue import as_queue
 
 MESSAGES = 2_000
 REPETITIONS = 15
@@ -64,7 +65,7 @@ class Parts:
         self.sink = Sink()
         self.builder = BlockBuilder()
         self.manager = QueueManager(ManagerOptions(), self.builder)
-        self.queue = self.manager.create_queue(QueueDefinition(name="orders"), NOW_US)
+        self.queue = as_queue(self.manager.create_queue(QueueDefinition(name="orders"), NOW_US))
         self.producer = self.manager.open_producer("bench", "bench", "")
         options = ConsumerOptions(name="bench")
         self.consumer = self.manager.open_consumer(self.queue, self.sink, options, NOW_US)

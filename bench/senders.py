@@ -21,6 +21,7 @@ from postroom.ledger.options import LedgerOptions
 from postroom.manager.kernel.effects import Delivery, Sink
 from postroom.manager.kernel.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.manager import QueueManager
+from postroom.manager.queues.queue import as_queue
 from postroom.model.message import MessageHead
 
 UNBORN = 1_000_000
@@ -83,7 +84,7 @@ def memory_each(count: int) -> float:
     """Bytes of memory that an unborn message costs the queue manager; the ledger has a memory of its own."""
     builder, now_us = BlockBuilder(), START_US
     manager, sink = QueueManager(ManagerOptions(), builder), Sink()
-    queue = manager.create_queue(QueueDefinition(name="later"), now_us)
+    queue = as_queue(manager.create_queue(QueueDefinition(name="later"), now_us))
     producer = manager.open_producer("bench", "bench", "")
     chance, before = random.Random(1), resident_bytes()
     for number in range(count):
@@ -148,7 +149,7 @@ def churn(folder: Path, policy: str, waiters: int) -> float:
     """A full queue with so many blocked sends: µs for one message consumed, one let in, one blocked anew."""
     bench = Bench(folder)
     definition = QueueDefinition(name="full", max_messages=1000, quota_policy=policy)
-    queue = bench.manager.create_queue(definition, bench.now_us)
+    queue = as_queue(bench.manager.create_queue(definition, bench.now_us))
     for _ in range(1000):
         bench.put("full")
     for _ in range(waiters):

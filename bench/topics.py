@@ -18,6 +18,7 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Sink
 from postroom.manager.kernel.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.manager import QueueManager
@@ -45,7 +46,7 @@ class Bench:
         self.manager.restore(self.ledger.recovered, START_US)
         self.producer = self.manager.open_producer("bench", "bench", "")
 
-    def topic(self, name: str) -> Queue:
+    def topic(self, name: str) -> Destination:
         return self.manager.create_queue(QueueDefinition(name=name, kind="topic"), self.now_us)
 
     def subscribe(self, topic: str, count: int, selector: str = "") -> list[Queue]:
@@ -57,7 +58,7 @@ class Bench:
             for number in range(count)
         ]
 
-    def publish(self, topic: Queue, times: int) -> float:
+    def publish(self, topic: Destination, times: int) -> float:
         """Processor seconds of so many publishes, each a turn of its own."""
         begun = time.process_time()
         for _ in range(times):

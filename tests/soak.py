@@ -69,7 +69,7 @@ def _spark_case(number: int, minutes: float, first: int) -> list[str]:
 
 PARTS: Final = (
     Part("damaged files", 0, lambda number, minutes, first: ["tests.damage"]),
-    Part("damaged tables", 0, lambda number, minutes, first: ["tests.tables.damage"]),
+    Part("damaged tables", 0, lambda number, minutes, first: ["tests.spark.damage"]),
     Part("faults, single and double", 0, lambda number, minutes, first: ["tests.faults", "--twice", "20"]),
     Part("world", 0.4, _seeds("tests.simulation")),
     Part("world of channels", 0.15, _seeds("tests.simulation.channels")),

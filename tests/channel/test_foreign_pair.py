@@ -100,7 +100,7 @@ class Scene:
         found += letters
         assert set(found) == set(range(self.sent)), (self.own.state(CHANNEL), self.own.reason(CHANNEL))
         assert not once or set(found.values()) <= {1}
-        assert self.origin.manager.queues[THERE if self.sending else SOURCE].empty()
+        assert self.origin.manager.queues[THERE if self.sending else SOURCE].is_empty()
         assert not self.own.manager.channels.find(CHANNEL).batches
 
 

@@ -24,8 +24,8 @@ from postroom.model.codes import Event, Outcome
 from postroom.model.mq import Reason, Report
 from tests.manager.channel_world import CHANNEL, HERE, THERE, Answers
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.reporting import Report as Read
-from tests.manager.reporting import on
+from tests.manager.reports.report_messages import Report as Read
+from tests.manager.reports.report_messages import on
 from tests.manager.world import World
 
 LUWID = b"\x01" * 16
@@ -165,7 +165,7 @@ def test_what_asks_to_be_discarded_is_and_the_ledger_says_so(fast: bool) -> None
     assert (detail["reason"], detail["queue"], detail["queue_manager"]) == (2085, "nowhere", THERE)
     assert (detail["channel"], detail["condition"]) == (CHANNEL, "postroom:undelivered")
     assert "dropped" not in detail
-    assert receiver.world.manager.queue(UNDELIVERED).empty()
+    assert receiver.world.manager.queue(UNDELIVERED).is_empty()
 
 
 @pytest.mark.parametrize("fast", [False, True])

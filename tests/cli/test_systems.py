@@ -26,7 +26,7 @@ def broker() -> Iterator[BrokerThread]:
 
 def run(system: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tests.client.elsewhere", system, "--", *arguments],
+        [sys.executable, "-m", "tests.client.other_system", system, "--", *arguments],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         capture_output=True,

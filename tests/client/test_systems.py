@@ -1,7 +1,7 @@
 """The client runs on Linux, macOS and Windows, and loads nothing that only a broker needs.
 
 There is one system here: of the others, what they lack is taken away in a process of its own
-(`tests.client.elsewhere`).
+(`tests.client.other_system`).
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from tests.client.elsewhere import NOT_INSTALLED, SYSTEMS
+from tests.client.other_system import NOT_INSTALLED, SYSTEMS
 from tests.server.harness import BrokerThread
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -61,7 +61,7 @@ def loaded_with(module: str) -> tuple[list[str], set[str]]:
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_the_client_works_where_much_is_missing(system: str, tmp_path: Path) -> None:
     with BrokerThread() as broker:
-        output = in_a_process("-m", "tests.client.elsewhere", system, broker.url, str(tmp_path))
+        output = in_a_process("-m", "tests.client.other_system", system, broker.url, str(tmp_path))
     told: dict[str, Any] = json.loads(output)
     assert told["blocking"] == ["hello", str(b"\r\n\n\x1a")]
     assert told["asyncio"] == ["a", "b"]

@@ -25,7 +25,7 @@ from tests.clients.cases import CASES, IDS, PROPERTY_CASES, Case
 from tests.clients.driver import Client
 from tests.clients.test_jms_kinds import SENT
 from tests.clients.test_types import received_as_sent
-from tests.messages.stored import events, stored
+from tests.spark.messages.stored_messages import events, stored
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 

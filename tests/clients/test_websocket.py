@@ -12,7 +12,7 @@ from postroom.server.configuration.passwords import hash_password
 from tests.clients.broker import BrokerProcess, free_port
 from tests.clients.driver import Client, ClientError
 from tests.clients.test_traffic import text, texts
-from tests.server.test_channels_sockets import Certificate, sign
+from tests.server.channels.test_outbound_connections import Certificate, sign
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 CLIENTS = ["rhea", "qpid_jms"]

@@ -17,7 +17,7 @@ from tests.crash.strace_log import SYNCS
 from tests.crash.trace import Trace
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
-from tests.server.transacting import Controller, commit
+from tests.server.transaction_peer import Controller, commit
 
 pytestmark = pytest.mark.sockets
 

@@ -23,8 +23,8 @@ from postroom.spark.places.uris import place_of
 from tests.damage.excuses import Excuse
 from tests.damage.specimens import OPTIONS, Specimen
 from tests.ledger.workload import START_US, assert_recovered, stored_bodies
-from tests.tables.ledgers import rows_of as events_of
-from tests.tables.piping import read_all, rows_of
+from tests.spark.local_pipeline import read_all, rows_of
+from tests.spark.real_ledgers import rows_of as events_of
 
 TOLD_WHEN_READ = "damaged bodies are told when they are read"
 Given = Any

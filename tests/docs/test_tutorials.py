@@ -1,5 +1,5 @@
 """The tutorials and README's first lines are run word by word (`walking`); what needs Spark is in
-tests/spark/test_tutorials.py."""
+tests/spark/session/test_tutorials.py."""
 
 import re
 from pathlib import Path

@@ -13,7 +13,7 @@ import pytest
 
 from postroom.client import AcknowledgeMode, Message, TransactionRolledBackException
 from postroom.client.aio import Connection, ConnectionFactory, MessageConsumer
-from tests.client.breaking import Watch
+from tests.client.breakable_connection import Watch
 from tests.client.fake_broker import asynchronous
 from tests.clients.broker import BrokerProcess
 

@@ -14,7 +14,7 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.body_requests import BodyPlace
 from tests.ledger import entry_records
-from tests.ledger.test_fold import opened
+from tests.ledger.fold.test_fold import opened
 from tests.ledger.workload import Snapshot, Workload, assert_bodies, assert_recovered
 from tests.simulation.disk import PowerLost, SimDisk
 

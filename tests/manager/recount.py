@@ -34,7 +34,7 @@ def entries_of(queue: Queue) -> Iterator[Entry]:
         for spot in spots(queue, band.priority, -1, 0):
             yield spot.entry
     yield from queue.delayed.entries()
-    for consumer in queue.consumers:
+    for consumer in queue.attached.consumers:
         yield from consumer.held
     yield from queue.held
     yield from held_entries(queue)
@@ -47,7 +47,7 @@ def check_counters(core: Core) -> None:
     for queue in core.queues.values():
         entries = list(entries_of(queue))
         _check_queue(queue, entries)
-        charged[queue.pool] += len(entries)
+        charged[queue.quota.pool] += len(entries)
         objects += sum(entry.counted for entry in entries)
         objects += sum(len(chunk.objects) for spark in queue.spark for chunk in spark.held.seen())
         volatile_bytes += sum(_volatile_bytes(entry) for entry in entries if not entry.flags & 32)
@@ -55,8 +55,8 @@ def check_counters(core: Core) -> None:
     held = core.held_by_all
     _check_balance(totals(core), int(held.depth), int(held.depth_bytes))
     for queue in core.queues.values():
-        if queue.pool is not None:
-            assert queue.pool.messages == charged[queue.pool]
+        if queue.quota.pool is not None:
+            assert queue.quota.pool.messages == charged[queue.quota.pool]
     assert core.live_entries == objects
     assert core.volatile_bytes >= volatile_bytes, "volatile messages cost more than is counted"
     branches = core.sinks.branches.values()
@@ -66,7 +66,7 @@ def check_counters(core: Core) -> None:
     assert core.tapped == sum(node.taps > 0 for node in nodes)
     for node in nodes:
         assert node.taps == (node.name in core.leased_names) + sum(
-            spark.consumer is not None for spark in node.spark
+            spark.consumer is not None for spark in (node.spark if isinstance(node, Queue) else ())
         )
     assert core.blocked_sends == sum(queue.statistics.blocked for queue in core.queues_by_id.values())
 
@@ -92,9 +92,9 @@ def _check_queue(queue: Queue, entries: list[Entry]) -> None:
     assert statistics.depth == len(entries)
     assert statistics.depth_bytes == sum(size for _, size in sizes.values())
     _check_balance(statistics.snapshot(), len(entries), sum(size for _, size in sizes.values()))
-    assert statistics.consumers == len(queue.consumers)
+    assert statistics.consumers == len(queue.attached.consumers)
     exclusions = [e for e in entries if e.state == State.AVAILABLE and e.excluded is not None]
-    assert queue.exclusions == len(exclusions)
+    assert queue.selectors.exclusions == len(exclusions)
 
 
 def _check_balance(counters: dict[str, int], depth: int, depth_bytes: int) -> None:
@@ -127,7 +127,7 @@ def check_history(world: LedgerWorld) -> None:
     live = Counter(queue for (_, queue), state in states.items() if state != State.DELETED)
     queues = world.manager.core.queues_by_id
     for id, node in queues.items():
-        assert live[id] == (node.statistics.depth if node.topic is None else 0), node.name
+        assert live[id] == (node.statistics.depth if isinstance(node, Queue) else 0), node.name
     assert set(+live) <= set(queues)
     _check_totals(world, arrived, ended)
     _check_tapped(world)

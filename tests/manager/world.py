@@ -123,7 +123,7 @@ class World:
 
     # Shorthands.
 
-    def queue(self, name: str = "q", **definition: Any) -> Queue:
+    def queue(self, name: str = "q", **definition: Any) -> Any:
         return self.manager.create_queue(QueueDefinition(name=name, **definition), self.now_us)
 
     def put(
@@ -288,7 +288,7 @@ class World:
 def recount(queue: Queue) -> dict[str, int]:
     """Depth by state, counted from what is really there: for comparison with the statistics."""
     available = sum(int(band.count()) for band in queue.bands)
-    consumers = [entry for consumer in queue.consumers for entry in consumer.held]
+    consumers = [entry for consumer in queue.attached.consumers for entry in consumer.held]
     held = [*consumers, *queue.held]
     return {
         "current": available,

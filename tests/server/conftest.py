@@ -7,7 +7,7 @@ from proton.utils import BlockingConnection
 
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
-from tests.server.transacting import Controller
+from tests.server.transaction_peer import Controller
 
 PROTON_TIMEOUT_S = 15
 

@@ -26,9 +26,9 @@ from postroom.server.configuration.config import Config
 from postroom.server.exits import Exit, StartError
 from postroom.server.start import make_broker, open_ledger
 from tests.ledger.entry_records import arrival_of
-from tests.ledger.making import LedgerMaker
+from tests.ledger.ledger_maker import LedgerMaker
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.restarting import fill
+from tests.manager.restarts import fill
 from tests.server.harness import make_config
 
 NEWER = FORMAT_VERSION + 1

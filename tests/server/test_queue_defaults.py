@@ -44,7 +44,7 @@ from postroom.server.configuration.config import (
 from postroom.server.connection.discard_log import INTERVAL_US, MAX_QUEUES, OTHERS, DiscardLog
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
-from tests.server.transacting import Controller, commit
+from tests.server.transaction_peer import Controller, commit
 
 pytestmark = pytest.mark.sockets
 

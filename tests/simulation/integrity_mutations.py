@@ -4,7 +4,7 @@ from tests.simulation.mutation import Mutation
 
 DAMAGE = "tests/damage/test_ledgers.py"
 FULL_DISK = "tests/ledger/test_full_disk.py"
-UNITS = "tests/manager/test_unit_of_order.py"
+UNITS = "tests/manager/queues/test_units_of_order.py"
 
 
 def _found_by(test: str, path: str, old: str, new: str) -> Mutation:
@@ -13,7 +13,7 @@ def _found_by(test: str, path: str, old: str, new: str) -> Mutation:
 
 INTEGRITY_MUTATIONS: dict[str, Mutation] = {
     "drop-of-history-not-recorded": _found_by(
-        "tests/ledger/test_retention.py",
+        "tests/ledger/retention/test_retention.py",
         "ledger/upkeep/maintenance.py",
         "        self._superblock.drops(one.span.last_position)\n",
         "",
@@ -99,7 +99,7 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
         "    step(core, entry, n.EVENT_DELAY, 0, 0, None, n.ORDERED)\n    entry.due_us = 0\n",
     ),
     "unreadable-body-taken-for-damaged": _found_by(
-        "tests/manager/test_backlog.py::test_an_entry_whose_body_the_disk_does_not_give_waits_and_is_asked_for_again",
+        "tests/manager/queues/test_backlog.py::test_an_entry_whose_body_the_disk_does_not_give_waits_and_is_asked_for_again",
         "manager/queues/unreadable_bodies.py",
         "if not isinstance(damage, BodyUnreadable):",
         "if True:",
@@ -117,19 +117,19 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
         "        return wall_us\n",
     ),
     "events-of-tables-not-summed": _found_by(
-        "tests/tables/test_table_damages.py",
+        "tests/spark/damage/test_table_damages.py",
         "spark/audit/tables.py",
         "if (said := _said(found.get(ledger_id, NOTHING), written.get(ledger_id, NOTHING)))",
         'if (said := "")',
     ),
     "tables-have-no-floor": _found_by(
-        "tests/tables/test_table_damages.py",
+        "tests/spark/damage/test_table_damages.py",
         "spark/audit/tables.py",
         "            if at < position:\n",
         "            if at < 0:\n",
     ),
     "cut-off-audit-leaves-a-verdict": _found_by(
-        "tests/cli/test_audit.py::test_an_audit_that_is_cut_off_leaves_no_verdict_of_the_one_before",
+        "tests/cli/spark/test_audit.py::test_an_audit_that_is_cut_off_leaves_no_verdict_of_the_one_before",
         "spark/audit/command.py",
         "(options.out / RESULT_FILE).unlink(missing_ok=True)",
         "pass",
@@ -151,13 +151,13 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
         "                pass\n",
     ),
     "only-whole-superblock-written-first": _found_by(
-        "tests/ledger/test_superblock.py",
+        "tests/ledger/storage/test_superblock.py",
         "ledger/storage/superblock.py",
         "return sorted(sequences, key=lambda at: sequences[at])",
         "return list(COPY_OFFSETS)",
     ),
     "late-outcome-spoils-nothing": _found_by(
-        "tests/server/test_detached_links.py",
+        "tests/server/links/test_detached_links.py",
         "server/connection/binding.py",
         "            self.broker.manager.spoil(transaction, what, now_us)\n",
         "            pass\n",

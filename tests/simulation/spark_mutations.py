@@ -45,7 +45,7 @@ SPARK_MUTATIONS: dict[str, Mutation] = {
     ),
     "assigned-and-left-on-the-queue": _mutation(
         "manager/spark/assignment.py",
-        "        take_out(queue, entry)\n        queue.ahead = 0\n",
-        "        queue.ahead = 0\n",
+        "        take_out(queue, entry)\n        queue.bodies.ahead = 0\n",
+        "        queue.bodies.ahead = 0\n",
     ),
 }

@@ -1,22 +1,20 @@
-"""One Spark session for all tests of the room."""
+"""One Spark session for all tests of the package; those that use none don't load Spark."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
-from postroom.spark.session import local_session
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from postroom.spark.session import local_session
+
     session = local_session("postroom tests", 2, tmp_path_factory.mktemp("spark"), is_short=True)
     yield session
     session.stop()
-
-
-def events_of(spark: SparkSession, folder: Path, **options: int) -> DataFrame:
-    """The events table of a ledger's folder."""
-    reader = spark.read.format("postroom").option("path", str(folder))
-    return reader.options(**{name: str(value) for name, value in options.items()}).load()

@@ -8,7 +8,7 @@ from typing import Final
 from postroom.ledger.format.block import Group
 from postroom.ledger.format.records import TransitionFlag
 from postroom.model.codes import DelayCause
-from tests.ledger.making import START_US, E, H, LedgerMaker, O, S
+from tests.ledger.ledger_maker import START_US, E, H, LedgerMaker, O, S
 
 Plant = Callable[[LedgerMaker, int], None]
 """Makes a fault on a queue."""

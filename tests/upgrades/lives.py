@@ -12,19 +12,19 @@ from postroom.manager.spark.subscription import SparkSubscriptionDefinition
 from postroom.model.channel import ChannelDefinition
 from postroom.model.mq import LIFE_FAMILIES
 from postroom.model.xa import Xid
-from tests.manager import test_topics_over_ledger
 from tests.manager.channel_world import Receiver, Sender, resynchronise
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.reporting import asking, put
-from tests.manager.restarting import fill
+from tests.manager.reports.report_messages import asking, put
+from tests.manager.restarts import fill
 from tests.manager.sink_world import Job
 from tests.manager.store_face import StoreFace
+from tests.manager.topics import test_topics_over_ledger
 from tests.manager.world import TestSink, a_head
 from tests.manager.xa_world import Xa
 from tests.simulation.channels.runs import FAULTS, PAIRS, run_with_fault
 from tests.simulation.seeds import played
 from tests.simulation.world import World
-from tests.spark.lived import BROKERS, FAULT_STEP, written
+from tests.spark.lived_ledgers import BROKERS, FAULT_STEP, written
 
 SEEDS: Final = (58, 44, 13, 49, 34)
 """Of the simulation: crashes, delays, suspended links, moves, purges, checkpoints, packed files."""

@@ -1,6 +1,6 @@
 """What every released version has written is opened: ledgers, configuration, decision log, offsets.
 
-Tables are tried in tests/spark/test_upgraded_tables.py.
+Tables are tried in tests/spark/session/pipeline/test_upgraded_tables.py.
 """
 
 from pathlib import Path

@@ -23,7 +23,7 @@ from postroom.server.configuration.config_file import load_config
 from postroom.spark.ledger_source.positions import to_json
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import note_ledgers, settled_options
-from tests.tables.piping import EAGER, options, piped, slices, take
+from tests.spark.local_pipeline import EAGER, options, piped, slices, take
 from tests.upgrades.coverage import covered, wanted
 from tests.upgrades.fixtures import (
     CHECKPOINT,

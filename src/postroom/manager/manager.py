@@ -20,11 +20,10 @@ from postroom.manager.consuming import registry as consumers
 from postroom.manager.consuming import settlement
 from postroom.manager.kernel.consumer import Consumer, Producer
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Effects, IdRead, Sink
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.options import (
-    KIND_QUEUE,
-    KIND_TOPIC,
     ConsumerOptions,
     ManagerOptions,
     QueueDefinition,
@@ -38,8 +37,9 @@ from postroom.manager.producing import quota_registry as quotas
 from postroom.manager.producing.upload import Upload, abort, add_chunk
 from postroom.manager.queues import registry as queues
 from postroom.manager.queues import tap
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, Subscription
 from postroom.manager.queues.returned_entries import NOT_ASKED
+from postroom.manager.queues.topic import Topic
 from postroom.manager.services.channels import ChannelService
 from postroom.manager.services.names import NameService
 from postroom.manager.services.resource_manager import ResourceManager
@@ -93,17 +93,17 @@ class QueueManager(ResourceManager):
     def queue_for_attach(self, name: str, now_us: i64) -> Queue:
         """The queue that a client attaches to, created for it where the options allow."""
         self.core.begin(now_us)
-        return queues.find_or_create(self.core, name, KIND_QUEUE)
+        return queues.find_or_create(self.core, name)
 
-    def create_queue(self, definition: QueueDefinition, now_us: i64) -> Queue:
-        """Create a queue; the same definition again returns the one that is there.
+    def create_queue(self, definition: QueueDefinition, now_us: i64) -> Destination:
+        """Create a queue, or what ``definition.kind`` says; the same again returns the one that is there.
 
         Raises QueueExists, NameNotAllowed, DefinitionInvalid, LimitExceeded.
         """
         self.core.begin(now_us)
         return queues.create(self.core, definition)
 
-    def update_queue(self, definition: QueueDefinition, now_us: i64) -> Queue:
+    def update_queue(self, definition: QueueDefinition, now_us: i64) -> Destination:
         """Give the queue of that name another definition. Raises QueueNotFound, DefinitionInvalid,
         QueueInUse.
 
@@ -112,7 +112,8 @@ class QueueManager(ResourceManager):
         """
         self.core.begin(now_us)
         queue = queues.update(self.core, definition)
-        consumers.look_again(self.core, queue)
+        if isinstance(queue, Queue):
+            consumers.look_again(self.core, queue)
         turn.finish(self.core)
         return queue
 
@@ -141,14 +142,14 @@ class QueueManager(ResourceManager):
         turn.finish(self.core)
         return ended
 
-    def pause(self, queue: Queue, switch: str, now_us: i64, durable: bool = False) -> None:
+    def pause(self, queue: Destination, switch: str, now_us: i64, durable: bool = False) -> None:
         """Pause "production", "insertion" or "consumption" (see `switches`) of a queue, or of a topic and all
         its subscriptions; ``durable``: beyond a restart, too. Raises SwitchUnknown."""
         self.core.begin(now_us)
         pausing.pause(self.core, queue, switch, durable)
         turn.finish(self.core)
 
-    def resume(self, queue: Queue, switch: str, now_us: i64) -> None:
+    def resume(self, queue: Destination, switch: str, now_us: i64) -> None:
         """Lift what `pause` did. Raises SwitchUnknown."""
         self.core.begin(now_us)
         pausing.resume(self.core, queue, switch)
@@ -183,14 +184,14 @@ class QueueManager(ResourceManager):
 
     # -- topics
 
-    def topic(self, name: str) -> Queue:
-        """The node of that topic; raises QueueNotFound."""
+    def topic(self, name: str) -> Topic:
+        """The topic of that name; raises QueueNotFound."""
         return topics.find(self.core, name)
 
-    def topic_for_attach(self, name: str, now_us: i64) -> Queue:
+    def topic_for_attach(self, name: str, now_us: i64) -> Topic:
         """The topic that a client publishes to, created for it where the options allow."""
         self.core.begin(now_us)
-        return queues.find_or_create(self.core, name, KIND_TOPIC)
+        return queues.find_or_create_topic(self.core, name)
 
     def delete_topic(
         self, name: str, if_unused: bool, now_us: i64, forced: bool = False, user: str = ""
@@ -202,7 +203,7 @@ class QueueManager(ResourceManager):
         turn.finish(self.core)
         return ended
 
-    def subscribe(self, wanted: Subscribing, now_us: i64) -> Queue:
+    def subscribe(self, wanted: Subscribing, now_us: i64) -> Subscription:
         """The queue of a subscription, to be consumed from: found, made, or made anew; see
         `topics.subscribe`."""
         self.core.begin(now_us)
@@ -210,7 +211,7 @@ class QueueManager(ResourceManager):
         turn.finish(self.core)
         return queue
 
-    def durable_subscription(self, client: str, name: str) -> Queue:
+    def durable_subscription(self, client: str, name: str) -> Subscription:
         """The durable subscription of that client ("": global) and name; raises QueueNotFound."""
         return topics.durable(self.core, client, name)
 
@@ -235,7 +236,7 @@ class QueueManager(ResourceManager):
         container: str,
         user: str,
         send_timeout_ms: i64 = -1,
-        queue: Queue | None = None,
+        queue: Destination | None = None,
         sink: Sink | None = None,
     ) -> Producer:
         """Someone who will put: link name, container id and user, for the ledger.
@@ -269,12 +270,12 @@ class QueueManager(ResourceManager):
         queue = producer.queue
         if queue is not None:
             queue.producers.pop(producer, None)
-            queue.active_us = self.core.now_us
+            queue.schedule.active_us = self.core.now_us
 
     def put(
         self,
         producer: Producer,
-        queue: Queue,
+        queue: Destination,
         head: MessageHead,
         body: bytes,
         sink: Sink,
@@ -320,7 +321,7 @@ class QueueManager(ResourceManager):
     def finish_upload(
         self,
         upload: Upload,
-        queue: Queue,
+        queue: Destination,
         head: MessageHead,
         sink: Sink,
         token: i64,

@@ -18,10 +18,11 @@ from postroom.manager.channels import registry as channels
 from postroom.manager.channels.batches import hold
 from postroom.manager.channels.channel import Batch
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.entry_creation import recovered_as
 from postroom.manager.kernel.group_transitions import lose_many
-from postroom.manager.kernel.memory import admit, note_unbodied
+from postroom.manager.kernel.memory import admit
 from postroom.manager.kernel.options import KIND_QUEUE, QueueDefinition
 from postroom.manager.kernel.quota_definition import KIND_QUOTA, QuotaDefinition
 from postroom.manager.kernel.statistics import ORDERED, UNBORN
@@ -36,8 +37,8 @@ from postroom.manager.queues import annotations, switches, unit_turns
 from postroom.manager.queues import duplicate_detection as duplicates
 from postroom.manager.queues import registry as queues
 from postroom.manager.queues.backlog import ZONE_ENTRIES
-from postroom.manager.queues.placement import delay, ended, watch_expiry
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.placement import delay, ended, note_unbodied, watch_expiry
+from postroom.manager.queues.queue import Queue, Subscription, as_queue
 from postroom.manager.spark import sink_verbs as sinks
 from postroom.manager.spark import subscription_verbs as spark_subscriptions
 from postroom.manager.transactions import xa_verbs as branches
@@ -75,13 +76,13 @@ def restore(core: Core, recovered: "Recovered") -> None:
     core.next_queue_id = max(core.next_queue_id, recovered.next_queue_id)
     core.holder_ids.go_on(recovered.next_holder_id, _holders_in_the_ledger(recovered))
     for id, serial, queue_id, said in recovered.annotations:
-        annotations.restore(core, core.queues_by_id[queue_id], serial, id, said)
+        annotations.restore(core, as_queue(core.queues_by_id[queue_id]), serial, id, said)
     for queue_id, packed in recovered.backlog:
-        _add_packed(core.queues_by_id[queue_id], packed)
+        _add_packed(as_queue(core.queues_by_id[queue_id]), packed)
     for queue_id, packed in recovered.unborn:
-        _add_unborn(core.queues_by_id[queue_id], packed)
+        _add_unborn(as_queue(core.queues_by_id[queue_id]), packed)
     for queue_id, packed in recovered.ordered:
-        _add_ordered(core.queues_by_id[queue_id], packed)
+        _add_ordered(as_queue(core.queues_by_id[queue_id]), packed)
     _restore_windows(core, recovered)
     _lose(core, recovered.lost)
     prepared = branches.restore(core, recovered.holders)
@@ -125,7 +126,7 @@ def _define(core: Core, recovered: "Recovered") -> None:
         if record.get("kind") not in (KIND_QUOTA, KIND_REMOTE):
             queues.register(core, queue_id, QueueDefinition.from_record(record))
     for queue in core.queues.values():
-        if queue.subscription is not None:  # its topic may have been made after it
+        if isinstance(queue, Subscription):  # its topic may have been made after it
             switches.at_startup(core, queue)
 
 
@@ -151,13 +152,18 @@ def _restore_sink_ids(core: Core, recovered: "Recovered") -> None:
                     branch.transaction.message_ids[window, key] = None
 
 
-def _begin_again(core: Core, queue: Queue) -> None:
+def _begin_again(core: Core, destination: Destination) -> None:
     """Alarms, and the end of temporary queues, topics, and subscriptions that are not durable."""
+    if not isinstance(destination, Queue):
+        if destination.definition.temporary:
+            queues.remove(core, destination)
+        else:
+            _watch_use(core, destination)
+        return
+    queue = destination
     store.close_empty_holders(core, queue)
     if queue.definition.temporary:
-        if queue.topic is not None:
-            queues.remove(core, queue)
-        elif len(queue.held) == store.held_by_store(queue):
+        if len(queue.held) == store.held_by_store(queue):
             administration.delete(core, queue, False, False)
         else:
             core.forsaken.append(queue)
@@ -171,8 +177,13 @@ def _begin_again(core: Core, queue: Queue) -> None:
             watch = band.backlog.min_expiry_us()
             if watch != 0:
                 watch_expiry(core, queue, watch)
-    if queue.definition.auto_created:
-        core.set_alarm(queue, core.now_us + core.options.auto_created_idle_ms * 1000)
+    _watch_use(core, queue)
+
+
+def _watch_use(core: Core, destination: Destination) -> None:
+    """An auto-created one goes when nobody has used it for long enough."""
+    if destination.definition.auto_created:
+        core.set_alarm(destination, core.now_us + core.options.auto_created_idle_ms * 1000)
 
 
 def _restore_sets(core: Core, recovered: "Recovered") -> None:
@@ -238,7 +249,7 @@ def _take_back(
 ) -> None:
     """Entries that are not plain: each as its state and holder have it."""
     for row in rows:
-        _take_back_one(core, core.queues_by_id[row.queue], row, holders, undecided, batches)
+        _take_back_one(core, as_queue(core.queues_by_id[row.queue]), row, holders, undecided, batches)
         core.ledger.boundary()
     for queue in core.queues.values():
         for band in queue.bands:
@@ -267,7 +278,7 @@ def _take_back_one(
             if not store.restore_held(core, entry, holders):
                 queue.held.add(entry)
             return
-        step(core, entry, n.EVENT_RESTART, 0, 0, None, n.PAUSED if queue.insertion_paused else 0)
+        step(core, entry, n.EVENT_RESTART, 0, 0, None, n.PAUSED if queue.switches.insertion_paused else 0)
         if row.noted == n.EVENT_DELETE and entry.state == n.AVAILABLE:
             step(core, entry, n.EVENT_DELETE, 0, 0, None, 0)
     if entry.state == n.DELETED:

@@ -18,6 +18,7 @@ from postroom.manager.message_store import pending_requests
 from postroom.manager.message_store.pending_requests import StoreRequest
 from postroom.manager.producing import blocked_sends, send
 from postroom.manager.queues import body_fetch, expiry, returned_entries, unit_turns
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.queues.selector_cursor import SelectorCursor
 from postroom.manager.queues.units_of_order import Units
 from postroom.manager.reports import reports
@@ -45,7 +46,7 @@ def finish(core: Core) -> None:
         core.woken = []
         for queue in woken:
             if not queue.deleted:
-                dispatch.dispatch(core, queue)
+                dispatch.dispatch(core, as_queue(queue))
         if core.changed_pools or core.unlimited_sends:
             send.let_in(core)
     core.ledger.boundary()
@@ -69,8 +70,8 @@ def fetched(core: Core, entries: list[Entry], bodies: list[Body]) -> None:
 
 
 def _take_bodies(core: Core, entries: list[Entry], bodies: list[Body]) -> None:
-    queue = entries[0].queue
-    queue.fetching = False
+    queue = as_queue(entries[0].queue)
+    queue.bodies.fetching = False
     for entry, body in zip(entries, bodies, strict=True):
         body_fetch.arrived(core, entry, body)
     core.woken.append(queue)
@@ -87,24 +88,20 @@ def durable(core: Core, position: i64) -> None:
         waiting_for_it = core.waiting_for_durable
         core.waiting_for_durable = []
         for queue in waiting_for_it:
-            queue.waits_for_durable = False
+            as_queue(queue).bodies.waits_for_durable = False
             core.woken.append(queue)
         finish(core)
 
 
 def on_time(core: Core) -> None:
     """Do what is due, and what a bounded turn left undone."""
-    for queue in core.pop_alarms():
-        if not queue.deleted:
-            consumers.on_time(core, queue)
-            returned_entries.end_delays(core, queue)
-            pausing.release(core, queue)
-            expiry.scan(core, queue)
-            store.on_time(core, queue)
-            if queue.spark:
-                spark_subscriptions.on_time(core, queue)
-            administration.remove_if_idle(core, queue)
-            finish(core)
+    for destination in core.pop_alarms():
+        if destination.deleted:
+            continue
+        if isinstance(destination, Queue):
+            _on_time(core, destination)
+        administration.remove_if_idle(core, destination)
+        finish(core)
     transactions.time_out(core)
     branches.time_out(core)
     sinks.time_out(core)
@@ -113,12 +110,23 @@ def on_time(core: Core) -> None:
     pending_requests.go_on(core)
     left = core.pending
     core.pending = []
-    for queue in left:
-        queue.pending = False
+    for destination in left:
+        queue = as_queue(destination)
+        queue.schedule.pending = False
         if queue.returning > 0:
             spark_subscriptions.give_back(core, queue)
         core.woken.append(queue)
     finish(core)
+
+
+def _on_time(core: Core, queue: Queue) -> None:
+    consumers.on_time(core, queue)
+    returned_entries.end_delays(core, queue)
+    pausing.release(core, queue)
+    expiry.scan(core, queue)
+    store.on_time(core, queue)
+    if queue.spark:
+        spark_subscriptions.on_time(core, queue)
 
 
 def next_deadline_us(core: Core) -> int:

@@ -13,6 +13,8 @@ The settings are those of IBM MQ's DEFINE CHANNEL, whose keyword stands in brack
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
+from postroom.model.settings import bounds_of, setting
+
 SENDER: Final = "sender"
 RECEIVER: Final = "receiver"
 SERVER: Final = "server"
@@ -27,9 +29,11 @@ PROTOCOLS: Final = (PROTOCOL_POSTROOM, PROTOCOL_AMQP)
 
 SPEED_FAST: Final = "fast"
 SPEED_NORMAL: Final = "normal"
+SPEEDS: Final = (SPEED_FAST, SPEED_NORMAL)
 
 AUTHORITY_DEFAULT: Final = "default"
 AUTHORITY_CONTEXT: Final = "context"
+AUTHORITIES: Final = (AUTHORITY_DEFAULT, AUTHORITY_CONTEXT)
 
 MAX_CHANNEL_NAME_CHARS: Final = 20
 MAX_DESCRIPTION_CHARS: Final = 256
@@ -41,14 +45,6 @@ LUWID_BYTES: Final = 16
 """Of the name of one batch (logical unit of work id)."""
 
 _NAME_MARKS: Final = frozenset("._/%")
-_CHOICES: Final = {
-    "type": CHANNEL_TYPES,
-    "protocol": PROTOCOLS,
-    "nonpersistent_speed": (SPEED_FAST, SPEED_NORMAL),
-    "put_authority": (AUTHORITY_DEFAULT, AUTHORITY_CONTEXT),
-}
-_LOWEST: Final = {"batch_size": 1, "sequence_wrap": MIN_SEQUENCE_WRAP, "max_message_bytes": 1}
-_HIGHEST: Final = {"batch_size": MAX_BATCH_MESSAGES}
 _SCHEMES: Final = ("amqp://", "amqps://")
 
 
@@ -67,9 +63,9 @@ class ChannelDefinition:
     """What a channel is, as it is written to the ledger."""
 
     name: str
-    type: str = SENDER
+    type: str = setting(SENDER, choices=CHANNEL_TYPES)
     """"sender", "receiver", "server" or "requester" [CHLTYPE]."""
-    protocol: str = PROTOCOL_POSTROOM
+    protocol: str = setting(PROTOCOL_POSTROOM, choices=PROTOCOLS)
     """"postroom": exactly once, with another Postroom; "amqp": any broker of AMQP 1.0, at least once."""
     connection: str = ""
     """Where the partner listens: ``amqp://host:port`` or ``amqps://host:port`` [CONNAME]."""
@@ -77,36 +73,36 @@ class ChannelDefinition:
     """The name of a table ``[credentials.NAME]`` of the configuration file; secrets stay there."""
     transmission_queue: str = ""
     """Of a sender or server: the queue that it empties [XMITQ]."""
-    batch_size: int = 50
+    batch_size: int = setting(50, least=1, most=MAX_BATCH_MESSAGES)
     """Messages of a batch at most; of two partners the smaller counts [BATCHSZ]."""
-    batch_limit_kb: int = 5000
+    batch_limit_kb: int = setting(5000, least=0, most=MAX_RETRIES)
     """A batch ends, too, when it has so many kilobytes; 0 no limit [BATCHLIM]."""
-    batch_interval_ms: int = 0
+    batch_interval_ms: int = setting(0, least=0, most=MAX_RETRIES)
     """A batch stays open so long for more while its queue is empty [BATCHINT]."""
-    batch_heartbeat_ms: int = 0
+    batch_heartbeat_ms: int = setting(0, least=0, most=MAX_RETRIES)
     """A partner that was silent for longer is asked before a batch is confirmed; 0 never [BATCHHB]."""
-    heartbeat_interval_s: int = 300
+    heartbeat_interval_s: int = setting(300, least=0, most=MAX_RETRIES)
     """Silence that both ends bear: the connection's idle time-out; 0 any [HBINT]."""
-    disconnect_interval_s: int = 6000
+    disconnect_interval_s: int = setting(6000, least=0, most=MAX_RETRIES)
     """A channel whose queue has been empty for so long ends, to be triggered again; 0 never [DISCINT]."""
-    short_retry_count: int = 10
+    short_retry_count: int = setting(10, least=0, most=MAX_RETRIES)
     """Attempts to start again after a failure, [SHORTRTY] …"""
-    short_retry_interval_s: int = 60
+    short_retry_interval_s: int = setting(60, least=0, most=MAX_RETRIES)
     """… so far apart [SHORTTMR]."""
-    long_retry_count: int = 999_999_999
+    long_retry_count: int = setting(MAX_RETRIES, least=0, most=MAX_RETRIES)
     """Attempts when those are used up [LONGRTY]; after the last one the channel is stopped."""
-    long_retry_interval_s: int = 1200
+    long_retry_interval_s: int = setting(1200, least=0, most=MAX_RETRIES)
     """[LONGTMR]."""
-    sequence_wrap: int = 999_999_999
+    sequence_wrap: int = setting(MAX_RETRIES, least=MIN_SEQUENCE_WRAP, most=MAX_RETRIES)
     """The highest sequence number, followed by 1; the same at both ends [SEQWRAP]."""
-    max_message_bytes: int = 4_194_304
+    max_message_bytes: int = setting(4_194_304, least=1, most=MAX_RETRIES)
     """Of two partners the smaller counts [MAXMSGL]."""
-    nonpersistent_speed: str = SPEED_FAST
+    nonpersistent_speed: str = setting(SPEED_FAST, choices=SPEEDS)
     """"fast": non-persistent messages travel outside batches, may overtake persistent ones, and are lost
     with the link; "normal": as persistent ones do. Fast only if both say so [NPMSPEED]."""
-    message_retry_count: int = 10
+    message_retry_count: int = setting(10, least=0, most=MAX_RETRIES)
     """Of a receiving end: so many more attempts to put where the reason may pass [MRRTY], …"""
-    message_retry_interval_ms: int = 1000
+    message_retry_interval_ms: int = setting(1000, least=0, most=MAX_RETRIES)
     """… so far apart [MRTMR]."""
     message_retry_exit: str = ""
     """``package.module:callable`` that decides about attempts instead; only from the configuration file
@@ -115,7 +111,7 @@ class ChannelDefinition:
     """What the exit is given [MRDATA]."""
     use_dead_letter_queue: bool = True
     """Whether what can't be put may go to the queue manager's dead-letter queue [USEDLQ]."""
-    put_authority: str = AUTHORITY_DEFAULT
+    put_authority: str = setting(AUTHORITY_DEFAULT, choices=AUTHORITIES)
     """In whose name a receiving end puts: "default", the channel's; "context", the message's user id
     [PUTAUT]."""
     triggered: bool = True
@@ -140,12 +136,9 @@ class ChannelDefinition:
     def check(self) -> None:
         """Raise ChannelInvalid."""
         check_channel_name(self.name)
-        for key, allowed in _CHOICES.items():
-            self._demand(getattr(self, key) in allowed, key, "must be one of " + ", ".join(allowed))
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if isinstance(value, int) and not isinstance(value, bool):
-                self._check_number(each.name, value)
+        for key, allowed in CHANNEL_BOUNDS.items():
+            fault = allowed.fault(getattr(self, key))
+            self._demand(not fault, key, fault)
         self._demand(
             len(self.description) <= MAX_DESCRIPTION_CHARS,
             "description",
@@ -154,10 +147,6 @@ class ChannelDefinition:
         if self.connection:
             check_connection(self.name, self.connection)
         self._check_ends()
-
-    def _check_number(self, key: str, value: int) -> None:
-        lowest, highest = _LOWEST.get(key, 0), _HIGHEST.get(key, MAX_RETRIES)
-        self._demand(lowest <= value <= highest, key, f"must be {lowest} to {highest}")
 
     def _check_ends(self) -> None:
         foreign = self.protocol == PROTOCOL_AMQP
@@ -202,6 +191,9 @@ class ChannelDefinition:
         definition = ChannelDefinition(name=str(record["name"]))
         known = {each.name for each in fields(ChannelDefinition)}
         return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
+
+
+CHANNEL_BOUNDS: Final = bounds_of(ChannelDefinition)
 
 
 def check_channel_name(name: str) -> None:

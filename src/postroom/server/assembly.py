@@ -3,15 +3,13 @@
 from dataclasses import asdict, replace
 from typing import Final
 
-import msgspec
-
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.kernel.name_rules import DEAD_LETTERS
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.kernel.quota_definition import QuotaDefinition
 from postroom.manager.manager import QueueManager
 from postroom.manager.names.remote_queues import RemoteQueueDefinition
-from postroom.manager.queues.queue import Queue
 from postroom.model.ids import MAX_ORIGIN_BYTES
 from postroom.server.channels.supervisor import Channels
 from postroom.server.configuration.config import Config
@@ -24,62 +22,29 @@ SUSPEND_SLACK_S: Final = 60
 def manager_options(config: Config) -> ManagerOptions:
     """The queue manager's bounds as the configuration has them."""
     auto, limits = config.auto_create, config.limits
-    startup, transactions = config.startup, config.transactions
-    sending, flow, store = config.sending, config.flow_control, config.message_store
-    queue_manager = config.queue_manager
+    tables = (
+        *(config.queue_manager, config.sending, config.flow_control, config.message_store),
+        *(config.startup, config.transactions, config.spark),
+    )
     return replace(
         config.queue_options(),
         queue_manager=config.container_id,
-        default_transmission_queue=queue_manager.default_transmission_queue,
-        max_hops=queue_manager.max_hops,
-        report_persistence=queue_manager.report_persistence,
         name=config.container_id.encode()[:MAX_ORIGIN_BYTES].decode(errors="ignore"),
-        browse_lock_ms=store.browse_lock_ms,
-        max_browse_lock_entries=store.max_browse_lock_messages,
-        max_confirm_id_entries=store.max_confirm_id_messages,
-        max_store_requests=store.max_waiting_requests,
-        max_store_wait_ms=store.max_wait_ms,
-        max_scanned_entries=store.max_compared_messages,
         auto_create=auto.enabled,
         max_auto_created_queues=auto.max_queues,
         auto_created_idle_ms=auto.idle_s * 1000,
         max_message_bytes=limits.max_message_bytes,
-        quota_messages=sending.max_messages,
-        quota_bytes=sending.max_bytes,
-        quota_policy=sending.quota_policy,
-        messages_threshold_high=sending.messages_threshold_high,
-        messages_threshold_low=sending.messages_threshold_low,
-        bytes_threshold_high=sending.bytes_threshold_high,
-        bytes_threshold_low=sending.bytes_threshold_low,
-        send_timeout_ms=sending.send_timeout_ms,
-        max_send_timeout_ms=sending.max_send_timeout_ms,
-        max_blocked_bytes=sending.max_blocked_bytes,
-        max_blocked_bytes_per_link=sending.max_blocked_bytes_per_link,
-        flow_control=flow.enabled,
-        flow_maximum=flow.maximum,
-        flow_minimum=flow.minimum,
-        flow_interval_s=flow.interval_s,
-        flow_steps=flow.steps,
-        production_paused_at_startup=startup.production_paused,
-        insertion_paused_at_startup=startup.insertion_paused,
-        consumption_paused_at_startup=startup.consumption_paused,
-        max_transactions=transactions.max_open,
-        max_transaction_entries=transactions.max_messages,
-        transaction_timeout_ms=transactions.timeout_ms,
-        max_branches=transactions.max_branches,
-        max_branch_messages=transactions.max_branch_messages,
-        branch_idle_timeout_ms=transactions.branch_idle_timeout_ms,
-        max_suspended_links=limits.suspended_links,
         max_channels=limits.max_channels,
+        max_suspended_links=limits.suspended_links,
         max_suspend_ms=(limits.suspended_timeout_s + SUSPEND_SLACK_S) * 1000,
-        **msgspec.structs.asdict(config.spark),
+        **{option: value for table in tables for option, value in table.values().items()},
     )
 
 
 def define_quotas(config: Config, manager: QueueManager, now_us: int) -> None:
     """Make the quotas of the configuration; those that exist take its settings. Raises `StartError`."""
     for quota in config.quota:
-        definition = QuotaDefinition(**msgspec.structs.asdict(quota))
+        definition = QuotaDefinition(**quota.values())
         try:
             if quota.name in manager.quotas:
                 manager.update_quota(definition, now_us)
@@ -112,7 +77,7 @@ def define_remote_queues(config: Config, manager: QueueManager, now_us: int) -> 
     Raises `StartError`.
     """
     for remote in config.remote_queue:
-        definition = RemoteQueueDefinition(**msgspec.structs.asdict(remote))
+        definition = RemoteQueueDefinition(**remote.values())
         try:
             if remote.name in manager.names.definitions:
                 manager.names.alter(definition, now_us)
@@ -140,7 +105,9 @@ def define_channels(config: Config, channels: Channels, now_us: int) -> None:
             raise StartError(Exit.CONFIGURATION, error.description) from error
 
 
-def _define(manager: QueueManager, definition: QueueDefinition, existing: Queue | None, now_us: int) -> None:
+def _define(
+    manager: QueueManager, definition: QueueDefinition, existing: Destination | None, now_us: int
+) -> None:
     try:
         if existing is None:
             manager.create_queue(definition, now_us)

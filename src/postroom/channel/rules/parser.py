@@ -1,7 +1,8 @@
 """Read a rules table and check all of it.
 
 Written by hand, as the parser of selectors is: a fault doesn't end it, so that everything that is wrong is
-told at once, each with its place in the file as it was written, continuation lines and all.
+told at once, each with its place in the file as it was written, continuation lines and all, which parsers of
+libraries don't do (docs/explanation/own-parts.md).
 """
 
 from difflib import get_close_matches

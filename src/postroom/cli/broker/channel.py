@@ -7,7 +7,8 @@ from typing import Any, Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, settings_option, shown, url_option
-from postroom.cli.common.listing import alter, by_name, create, show_json, show_list
+from postroom.cli.common.definitions import add_alter, add_delete, add_list, create
+from postroom.cli.common.listing import by_name, show_json
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.groups import Group
 from postroom.model.entity_types import CHANNEL_TYPE
@@ -41,6 +42,11 @@ def channel() -> None:
     """Channels of a running broker to other queue managers."""
 
 
+add_alter(channel, CHANNEL_TYPE, "Change settings of the channel NAME, for its next start.")
+add_delete(channel, CHANNEL_TYPE, "Delete the channel NAME, which must be neither active nor in doubt.")
+add_list(channel, CHANNEL_TYPE, LISTED, "List the channels, or those whose name begins with PREFIX.")
+
+
 @channel.command("define")
 @click.argument("name")
 @click.argument(
@@ -52,35 +58,6 @@ def channel() -> None:
 def define_channel(name: str, channel_type: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
     """Define the channel NAME of TYPE sender, receiver, server or requester."""
     create(CHANNEL_TYPE, name, (*settings, f"channel_type={channel_type}"), url, as_json)
-
-
-@channel.command("alter")
-@click.argument("name")
-@settings_option
-@url_option
-@json_option
-def alter_channel(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
-    """Change settings of the channel NAME, for its next start."""
-    alter(CHANNEL_TYPE, name, settings, url, as_json)
-
-
-@channel.command("delete")
-@click.argument("name")
-@url_option
-def delete_channel(name: str, url: str) -> None:
-    """Delete the channel NAME, which must be neither active nor in doubt."""
-    with connected(url) as connection:
-        connection.create_management().delete(CHANNEL_TYPE, name)
-    click.echo(f"deleted {name}")
-
-
-@channel.command("list")
-@click.argument("prefix", default="")
-@url_option
-@json_option
-def list_channels(prefix: str, url: str, as_json: bool) -> None:
-    """List the channels, or those whose name begins with PREFIX."""
-    show_list(by_name(_query(url, prefix)), LISTED, as_json)
 
 
 @channel.command("show")
@@ -106,7 +83,7 @@ def show_channel(name: str, url: str, as_json: bool) -> None:
 def channel_status(name: str, url: str, as_json: bool) -> None:
     """Show the state of all channels, or everything about that of the channel NAME."""
     if not name:
-        rows = by_name(_query(url, ""))
+        rows = by_name(_query(url))
         if as_json:
             show_json(rows)
         else:
@@ -191,10 +168,9 @@ def ping_channel(name: str, url: str) -> None:
     click.echo(f"{found['partner']} answers within {int(str(found['took_us'])) / 1000:.1f} ms")
 
 
-def _query(url: str, prefix: str) -> list[Mapping[str, Any]]:
+def _query(url: str) -> Sequence[Mapping[str, Any]]:
     with connected(url) as connection:
-        found = connection.create_management().query(CHANNEL_TYPE)
-    return [each for each in found if str(each["name"]).startswith(prefix)]
+        return connection.create_management().query(CHANNEL_TYPE)
 
 
 def _read(url: str, name: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What the commands that list and create things of a running broker share."""
+"""What the commands that list things of a running broker share."""
 
 import json
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from postroom.cli.common.broker_connection import connected, setting, shown
+from postroom.cli.common.broker_connection import shown
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.common.times import moment
 
@@ -51,45 +51,3 @@ def show_one(row: Mapping[str, Any], hidden: Container[str]) -> None:
     for key, value in row.items():
         if key not in hidden:
             click.echo(f"{key}: {moment(int(value)) if key.endswith('_us') else shown(value)}")
-
-
-def alter(kind: str, name: str, settings: Iterable[str], url: str, as_json: bool) -> None:
-    """Give ``name`` of type ``kind`` other ``settings`` (KEY=VALUE), and say which were others."""
-    attributes = dict(setting(text) for text in settings)
-    if not attributes:
-        raise click.UsageError("say what is to change: --set KEY=VALUE")
-    with connected(url, name) as connection:
-        management = connection.create_management()
-        before = management.read(kind, name)
-        altered = management.update(kind, name, attributes)
-    click.echo(
-        json.dumps(altered, default=str) if as_json else _alteration(name, attributes, before, altered)
-    )
-    others = altered.get("unlike_configuration")
-    if isinstance(others, list) and any(key in others for key in attributes):
-        click.echo(f"{name} is in the configuration, too: the next start takes what stands there", err=True)
-
-
-def _alteration(
-    name: str, keys: Iterable[str], before: Mapping[str, object], after: Mapping[str, object]
-) -> str:
-    changes = [
-        f"{key} {_as_said(before.get(key))} → {_as_said(after.get(key))}"
-        for key in keys
-        if before.get(key) != after.get(key)
-    ]
-    if changes:
-        return f"altered {name}: {', '.join(changes)}"
-    return f"{name} is so already: {', '.join(f'{key} {_as_said(after.get(key))}' for key in keys)}"
-
-
-def _as_said(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def create(kind: str, name: str, settings: Iterable[str], url: str, as_json: bool) -> None:
-    """Create ``name`` of type ``kind`` with ``settings`` (KEY=VALUE), and say so."""
-    attributes = dict(setting(text) for text in settings)
-    with connected(url) as connection:
-        created = connection.create_management().create(kind, name, attributes)
-    click.echo(json.dumps(created, default=str) if as_json else f"created {name}")

@@ -5,9 +5,9 @@ from typing import Final
 
 import click
 
-from postroom.cli.common.broker_connection import connected, json_option, settings_option, url_option
+from postroom.cli.common.broker_connection import connected, json_option, url_option
+from postroom.cli.common.definitions import add_alter, add_create, add_delete, add_list_with_dynamic
 from postroom.cli.common.descriptions import show_command
-from postroom.cli.common.listing import alter, by_name, create, fold_dynamic, show_json, show_list
 from postroom.cli.common.switches import add_switches
 from postroom.cli.groups import Group
 from postroom.model.entity_types import QUEUE_TYPE
@@ -29,71 +29,32 @@ def queue() -> None:
     """Queues of a running broker."""
 
 
-add_switches(queue, QUEUE_TYPE, "queue")
-
-
-queue.add_command(show_command(QUEUE_TYPE, "queue"))
-
-
-@queue.command("list")
-@click.argument("prefix", default="")
-@click.option("--all", "every", is_flag=True, help="Each dynamic queue of clients, too.")
-@url_option
-@json_option
-def list_queues(prefix: str, every: bool, url: str, as_json: bool) -> None:
-    """List the queues, or those whose name begins with PREFIX."""
-    with connected(url) as connection:
-        found = connection.create_management().query(QUEUE_TYPE)
-    wanted = [each for each in found if str(each["name"]).startswith(prefix)]
-    if every:
-        show_list(by_name(wanted), LISTED, as_json)
-    elif as_json:
-        show_json(by_name(each for each in wanted if not each["dynamic"]))
-    else:
-        show_list(fold_dynamic(wanted, LISTED, "queues"), LISTED, as_json)
-
-
-@queue.command("create")
-@click.argument("name")
-@settings_option
-@url_option
-@json_option
-def create_queue(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
+add_list_with_dynamic(queue, QUEUE_TYPE, "queues", LISTED, "Each dynamic queue of clients, too.")
+add_create(
+    queue,
+    QUEUE_TYPE,
     """Create the queue NAME. One that is there already is refused: `alter` changes it.
 
     \b
     Example:
       postroom queue create orders --set max_messages=100000 --set dead_letter_queue=orders.dead
-    """
-    create(QUEUE_TYPE, name, settings, url, as_json)
-
-
-@queue.command("alter")
-@click.argument("name")
-@settings_option
-@url_option
-@json_option
-def alter_queue(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
-    """Change settings of the queue NAME, at once; what is on it stays."""
-    alter(QUEUE_TYPE, name, settings, url, as_json)
-
-
-@queue.command("delete")
-@click.argument("name")
-@click.option("--if-empty", is_flag=True, help="Only if no message is on it.")
-@click.option("--if-unused", is_flag=True, help="Only if nobody consumes from it.")
-@click.option(
-    "--force",
-    is_flag=True,
-    help="Also if transactions have messages of it, which are rolled back, or Spark subscriptions to it.",
+    """,
 )
-@url_option
-def delete_queue(name: str, if_empty: bool, if_unused: bool, force: bool, url: str) -> None:
-    """Delete the queue NAME and the messages on it."""
-    with connected(url, name) as connection:
-        management = connection.create_management()
-        management.delete(QUEUE_TYPE, name, {"if-empty": if_empty, "if-unused": if_unused, "force": force})
-    click.echo(f"deleted {name}")
+add_alter(queue, QUEUE_TYPE, "Change settings of the queue NAME, at once; what is on it stays.")
+add_delete(
+    queue,
+    QUEUE_TYPE,
+    "Delete the queue NAME and the messages on it.",
+    if_empty="Only if no message is on it.",
+    if_unused="Only if nobody consumes from it.",
+    force="Also if transactions have messages of it, which are rolled back, or Spark subscriptions to it.",
+)
+
+
+add_switches(queue, QUEUE_TYPE, "queue")
+
+
+queue.add_command(show_command(QUEUE_TYPE, "queue"))
 
 
 @queue.command("purge")

@@ -5,8 +5,9 @@ from typing import Any, Final
 
 import click
 
-from postroom.cli.common.broker_connection import connected, json_option, settings_option, shown, url_option
-from postroom.cli.common.listing import alter, by_name, create, show_json
+from postroom.cli.common.broker_connection import connected, json_option, shown, url_option
+from postroom.cli.common.definitions import add_alter, add_create, add_delete
+from postroom.cli.common.listing import by_name, show_json
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.groups import Group
 from postroom.model.entity_types import QUOTA_TYPE
@@ -17,6 +18,18 @@ COLUMNS: Final = ("quota", "messages", "bytes", "policy", "pools", "queues", "bl
 @click.group(cls=Group)
 def quota() -> None:
     """Quotas of a running broker."""
+
+
+add_create(quota, QUOTA_TYPE, "Create the quota NAME.")
+add_alter(
+    quota,
+    QUOTA_TYPE,
+    """Change settings of the quota NAME.
+
+    Raising a maximum lets in sends that wait; lowering it evicts nothing.
+    """,
+)
+add_delete(quota, QUOTA_TYPE, "Delete the quota NAME, which no destination may name any more.")
 
 
 @quota.command("list")
@@ -34,39 +47,6 @@ def list_quotas(url: str, as_json: bool) -> None:
     for each in quotas:
         table.add_row(*_row(each))
     show_table(table)
-
-
-@quota.command("create")
-@click.argument("name")
-@settings_option
-@url_option
-@json_option
-def create_quota(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
-    """Create the quota NAME."""
-    create(QUOTA_TYPE, name, settings, url, as_json)
-
-
-@quota.command("alter")
-@click.argument("name")
-@settings_option
-@url_option
-@json_option
-def alter_quota(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
-    """Change settings of the quota NAME.
-
-    Raising a maximum lets in sends that wait; lowering it evicts nothing.
-    """
-    alter(QUOTA_TYPE, name, settings, url, as_json)
-
-
-@quota.command("delete")
-@click.argument("name")
-@url_option
-def delete_quota(name: str, url: str) -> None:
-    """Delete the quota NAME, which no destination may name any more."""
-    with connected(url) as connection:
-        connection.create_management().delete(QUOTA_TYPE, name)
-    click.echo(f"deleted {name}")
 
 
 def _row(quota: Mapping[str, Any]) -> list[str]:

@@ -5,8 +5,8 @@ from typing import Final
 
 import click
 
-from postroom.cli.common.broker_connection import connected, json_option, settings_option, url_option
-from postroom.cli.common.listing import alter, by_name, create, show_list
+from postroom.cli.common.broker_connection import connected, json_option, url_option
+from postroom.cli.common.definitions import add_alter, add_create, add_delete, add_list
 from postroom.cli.groups import Group
 from postroom.model.entity_types import REMOTE_QUEUE_TYPE
 
@@ -26,49 +26,29 @@ def remote_queue() -> None:
     """Remote queues and aliases of a running broker."""
 
 
-@remote_queue.command("define")
-@click.argument("name")
-@settings_option
-@url_option
-@json_option
-def define_remote_queue(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
+add_create(
+    remote_queue,
+    REMOTE_QUEUE_TYPE,
     """Define the remote queue NAME: remote_queue at remote_queue_manager, through transmission_queue.
 
     Without remote_queue it is an alias of the queue manager.
-    """
-    create(REMOTE_QUEUE_TYPE, name, settings, url, as_json)
-
-
-@remote_queue.command("alter")
-@click.argument("name")
-@settings_option
-@url_option
-@json_option
-def alter_remote_queue(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
-    """Change settings of the remote queue NAME. What was sent before goes where it was to go."""
-    alter(REMOTE_QUEUE_TYPE, name, settings, url, as_json)
-
-
-@remote_queue.command("delete")
-@click.argument("name")
-@url_option
-def delete_remote_queue(name: str, url: str) -> None:
-    """Delete the remote queue NAME. What was sent before is delivered."""
-    with connected(url) as connection:
-        connection.create_management().delete(REMOTE_QUEUE_TYPE, name)
-    click.echo(f"deleted {name}")
-
-
-@remote_queue.command("list")
-@click.argument("prefix", default="")
-@url_option
-@json_option
-def list_remote_queues(prefix: str, url: str, as_json: bool) -> None:
-    """List the remote queues, or those whose name begins with PREFIX."""
-    with connected(url) as connection:
-        found = connection.create_management().query(REMOTE_QUEUE_TYPE)
-    wanted = [each for each in found if str(each["name"]).startswith(prefix)]
-    show_list(by_name(wanted), LISTED, as_json)
+    """,
+    verb="define",
+)
+add_alter(
+    remote_queue,
+    REMOTE_QUEUE_TYPE,
+    "Change settings of the remote queue NAME. What was sent before goes where it was to go.",
+)
+add_delete(
+    remote_queue, REMOTE_QUEUE_TYPE, "Delete the remote queue NAME. What was sent before is delivered."
+)
+add_list(
+    remote_queue,
+    REMOTE_QUEUE_TYPE,
+    LISTED,
+    "List the remote queues, or those whose name begins with PREFIX.",
+)
 
 
 @remote_queue.command("show")

@@ -4,9 +4,10 @@ from typing import Final
 
 import click
 
-from postroom.cli.common.broker_connection import connected, json_option, settings_option, url_option
+from postroom.cli.common.broker_connection import connected, json_option, url_option
+from postroom.cli.common.definitions import add_alter, add_delete
 from postroom.cli.common.descriptions import show_command
-from postroom.cli.common.listing import alter, by_name, show_list
+from postroom.cli.common.listing import by_name, show_list
 from postroom.cli.common.switches import add_switches
 from postroom.cli.groups import Group
 from postroom.model.entity_types import SUBSCRIPTION_TYPE
@@ -27,6 +28,19 @@ def subscription() -> None:
     """Subscriptions to topics of a running broker."""
 
 
+add_alter(
+    subscription,
+    SUBSCRIPTION_TYPE,
+    "Change settings of the subscription NAME (TOPIC::CLIENT/NAME, as listed), at once.",
+)
+add_delete(
+    subscription,
+    SUBSCRIPTION_TYPE,
+    "Delete the subscription NAME (TOPIC::CLIENT/NAME, as listed) and the messages on it.",
+    force="Also if somebody consumes from it, or transactions have messages of it, which are rolled back.",
+)
+
+
 add_switches(subscription, SUBSCRIPTION_TYPE, "subscription")
 
 
@@ -43,28 +57,3 @@ def list_subscriptions(topic: str, url: str, as_json: bool) -> None:
         found = connection.create_management().query(SUBSCRIPTION_TYPE)
     wanted = [each for each in found if topic in ("", each["topic"])]
     show_list(by_name(wanted), LISTED, as_json)
-
-
-@subscription.command("alter")
-@click.argument("name")
-@settings_option
-@url_option
-@json_option
-def alter_subscription(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
-    """Change settings of the subscription NAME (TOPIC::CLIENT/NAME, as listed), at once."""
-    alter(SUBSCRIPTION_TYPE, name, settings, url, as_json)
-
-
-@subscription.command("delete")
-@click.argument("name")
-@click.option(
-    "--force",
-    is_flag=True,
-    help="Also if somebody consumes from it, or transactions have messages of it, which are rolled back.",
-)
-@url_option
-def delete_subscription(name: str, force: bool, url: str) -> None:
-    """Delete the subscription NAME (TOPIC::CLIENT/NAME, as listed) and the messages on it."""
-    with connected(url, name) as connection:
-        connection.create_management().delete(SUBSCRIPTION_TYPE, name, {"force": force})
-    click.echo(f"deleted {name}")

@@ -1,6 +1,8 @@
 """The thread behind the sync face: it runs the loop of one connection.
 
 The connection is served while the application works or sleeps: heartbeats leave, prefetched messages come in.
+
+AnyIO's portal takes twice as long for a call, and cancels none at Ctrl-C (docs/explanation/own-parts.md).
 """
 
 from __future__ import annotations

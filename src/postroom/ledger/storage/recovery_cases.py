@@ -1,9 +1,10 @@
 """Recovery as decision tables: what was found on the disk → what to do about it.
 
 A crash can leave a folder in many shapes, a broken disk in more. Each table lists, for one question, every
-combination of facts with one verdict; `tests/ledger/test_cases.py` goes over all inputs. The rule behind
-them: a file or block that was being written when the process ended is void, because nothing that depended
-on it was released; anything else that is missing or damaged is corruption, and refused with its place.
+combination of facts with one verdict; `tests/ledger/storage/test_recovery_cases.py` goes over all inputs.
+The rule behind them: a file or block that was being written when the process ended is void, because nothing
+that depended on it was released; anything else that is missing or damaged is corruption, and refused with
+its place.
 
 **The tail of a journal.** Blocks are read one by one. At the first place that isn't the next valid block,
 three facts decide: is there a seal (a successor's header that says where this file ends), what lies here,

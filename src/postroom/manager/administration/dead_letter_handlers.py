@@ -19,17 +19,16 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Asker
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import NoMatchingMessage, RequestInvalid
-from postroom.manager.kernel.outgoing_sections import outgoing_sections
+from postroom.manager.kernel.outgoing_sections import fields_of, outgoing_sections
 from postroom.manager.kernel.transitions import step
 from postroom.manager.message_store.filter import body_of, need_ids
 from postroom.manager.message_store.pending_requests import ReadsNeeded, StoreRequest, TurnOver
 from postroom.manager.names import name_resolution as names
-from postroom.manager.names.remote_queues import Destination
+from postroom.manager.names.remote_queues import ResolvedName
 from postroom.manager.queues.entry_lookup import Spot, find, pick, spots
 from postroom.manager.queues.expiry import expired
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import PRIORITIES, Queue
-from postroom.manager.queues.selector_evaluation import fields_of
 from postroom.manager.undeliverable.child_entries import move_child, wake
 from postroom.manager.undeliverable.dead_letters import DESCRIPTION_KEY, ORIGIN_KEY, REASON_KEY
 from postroom.manager.undeliverable.rewritten_entries import make_rewritten
@@ -201,7 +200,7 @@ class Relay(StoreRequest):
         move_child(core, entry, target, ids, entry.annotations)
         self._end(core, entry)
 
-    def _rewrite(self, core: Core, spot: Spot, found: Destination) -> None:
+    def _rewrite(self, core: Core, spot: Spot, found: ResolvedName) -> None:
         """With one header less, or more. Raises ReadsNeeded."""
         body = body_of(self, spot.entry)
         if body is None:

@@ -8,6 +8,7 @@ import numpy as np
 from postroom.manager.administration.forced_deletion import roll_back_holders
 from postroom.manager.consuming.registry import detach_all
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import QueueDeleted, QueueInUse
 from postroom.manager.kernel.group_transitions import end_available, end_with_many
 from postroom.manager.kernel.transitions import step
@@ -18,7 +19,7 @@ from postroom.manager.queues import registry as queues
 from postroom.manager.queues.backlog import Backlog, Chunk
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.placement import ended, take_out
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, Subscription
 from postroom.manager.spark import subscription_verbs as spark_subscriptions
 from postroom.model import numbers as n
 from postroom.model.packed import PACKED_FIELDS
@@ -39,9 +40,10 @@ def delete(
 ) -> int:
     """Delete ``queue`` with what is on it. ``forced``, by ``user``: also past Spark subscriptions, and
     transactions that have something of it. Raises QueueInUse."""
-    if if_unused and (queue.consumers or queue.browsers):
-        raise QueueInUse(f"queue {queue.name!r} has {len(queue.consumers) + len(queue.browsers)} consumers")
-    if if_empty and not queue.empty():
+    if if_unused and (queue.attached.consumers or queue.attached.browsers):
+        consumers = len(queue.attached.consumers) + len(queue.attached.browsers)
+        raise QueueInUse(f"queue {queue.name!r} has {consumers} consumers")
+    if if_empty and not queue.is_empty():
         raise QueueInUse(f"queue {queue.name!r} has {queue.statistics.depth} messages")
     decided_elsewhere = len(queue.held) - store.held_by_store(queue)
     rolled_back: dict[str, int] = {}
@@ -73,25 +75,32 @@ def _end_spark(core: Core, queue: Queue, forced: bool) -> None:
     spark_subscriptions.delete_of_queue(core, queue)
 
 
-def remove_if_idle(core: Core, queue: Queue) -> None:
+def remove_if_idle(core: Core, queue: Destination) -> None:
     """Delete an auto-created queue that has been empty and without links for long enough, or a topic
     without senders and subscriptions; and a subscription that was only waiting for whoever held something of
     it.
     """
-    if queue.subscription is not None and not queue.subscription.routed and not queue.deleted:
+    if isinstance(queue, Subscription) and not queue.routed and not queue.deleted:
         core.forsaken.append(queue)
         return
     if not queue.definition.auto_created or queue.deleted:
         return
-    due_us = queue.active_us + core.options.auto_created_idle_ms * 1000
-    used = queue.consumers or queue.browsers or not queue.empty() or queue.statistics.blocked > 0
-    used = used or queue.watched or bool(queue.spark)
-    if queue.topic is not None:
-        used = queue.statistics.blocked > 0 or bool(core.patterns.exactly(queue.name))
-    if not used and not queue.producers and due_us <= core.now_us:
+    due_us = queue.schedule.active_us + core.options.auto_created_idle_ms * 1000
+    if not _is_used(core, queue) and due_us <= core.now_us:
         queues.remove(core, queue)
     else:
         core.set_alarm(queue, max(due_us, core.now_us + core.options.auto_created_idle_ms * 1000 // 2))
+
+
+def _is_used(core: Core, queue: Destination) -> bool:
+    """Whether it has links, messages, sends that wait, or, a topic, subscriptions."""
+    if queue.producers or queue.statistics.blocked > 0:
+        return True
+    if not isinstance(queue, Queue):
+        return bool(core.patterns.exactly(queue.name))
+    if queue.attached.consumers or queue.attached.browsers or not queue.is_empty():
+        return True
+    return queue.schedule.watched or bool(queue.spark)
 
 
 def clear(core: Core, queue: Queue, event: int) -> int:

@@ -9,6 +9,7 @@ from postroom.manager.administration.message_moves import taken
 from postroom.manager.administration.message_queries import check_there
 from postroom.manager.administration.message_search import Search, Wanted
 from postroom.manager.administration.message_states import CHANGEABLE
+from postroom.manager.kernel import overrides
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Asker
@@ -31,7 +32,6 @@ from postroom.manager.producing.put import (
     store,
     unfit,
 )
-from postroom.manager.queues import overrides
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import Queue
 from postroom.model import numbers as n
@@ -84,7 +84,7 @@ class ImportMessages(StoreRequest):
 
     def run(self, core: Core) -> object:
         check_there(self.queue)
-        if self.queue.insertion_paused:
+        if self.queue.switches.insertion_paused:
             raise DestinationPaused(f"queue {self.queue.name!r} takes no messages: insertion is paused")
         try:
             while self.messages:

@@ -34,7 +34,7 @@ from postroom.manager.kernel.transitions import step
 from postroom.manager.message_store.filter import body_of
 from postroom.manager.message_store.pending_requests import ReadsNeeded, StoreRequest
 from postroom.manager.names import name_resolution as names
-from postroom.manager.names.remote_queues import Destination
+from postroom.manager.names.remote_queues import ResolvedName
 from postroom.manager.queues import registry as queues
 from postroom.manager.queues.entry_lookup import find_at, spots_among
 from postroom.manager.queues.placement import ended
@@ -135,7 +135,7 @@ class Act(StoreRequest):
         super().__init__(queue, target)
         self.actions = actions
         self.acted = Acted()
-        self._targets: dict[str, Destination] = {}
+        self._targets: dict[str, ResolvedName] = {}
         """By the names that actions have."""
         self._unknown: dict[str, str] = {}
         """Why there are none, for the others."""
@@ -272,11 +272,11 @@ def _place_of(action: Action) -> i64:
     return action.place if action.place != 0 else action.serial
 
 
-def _origin(core: Core, entry: Entry, ids: MessageIds) -> Destination:
+def _origin(core: Core, entry: Entry, ids: MessageIds) -> ResolvedName:
     """Where a message goes back to. Raises OriginGone, RequestInvalid."""
     if ids.parent_serial == 0:
         raise RequestInvalid("the message was put on this queue itself: a replay has to say where to (to)")
-    return Destination(queues.find(core, origin_of(core, entry, ids)), None)
+    return ResolvedName(queues.find(core, origin_of(core, entry, ids)), None)
 
 
 def _located(queue: Queue, serials: set[int]) -> dict[int, Entry]:

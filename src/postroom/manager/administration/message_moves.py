@@ -19,6 +19,7 @@ from postroom.manager.administration.message_search import NO_SERIAL, Search, Wa
 from postroom.manager.administration.message_states import ALL_STATES, CHANGEABLE, TRANSACTION, states_of
 from postroom.manager.headers.dead_letter_header import DEAD_LETTER
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Asker
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import (
@@ -34,11 +35,12 @@ from postroom.manager.kernel.transitions import note_delete, step
 from postroom.manager.message_store.filter import body_of
 from postroom.manager.message_store.pending_requests import MAX_IDS_READ, ReadsNeeded, StoreRequest, TurnOver
 from postroom.manager.names import name_resolution as names
-from postroom.manager.names.remote_queues import Destination
+from postroom.manager.names.remote_queues import ResolvedName
 from postroom.manager.queues import registry as queues
 from postroom.manager.queues.entry_lookup import Spot, find, find_again, pick
 from postroom.manager.queues.placement import ended
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, Subscription
+from postroom.manager.queues.topic import Topic
 from postroom.manager.undeliverable.child_entries import move_child
 from postroom.manager.undeliverable.dead_letters import DESCRIPTION_KEY, ORIGIN_KEY, REASON_KEY
 from postroom.manager.undeliverable.rewritten_entries import make_rewritten
@@ -71,7 +73,7 @@ class Changed:
 
 def check_paused(queue: Queue, wanted: bool) -> None:
     """Raise NotAllowed if the caller wants the queue's consumption to be paused, and it isn't."""
-    if wanted and not queue.consumption_paused:
+    if wanted and not queue.switches.consumption_paused:
         raise NotAllowed(
             f"consumption of queue {queue.name!r} is not paused: pause it, or ask without if_paused"
         )
@@ -226,7 +228,7 @@ class _Move(StoreRequest):
         spot = _spot_of(self.queue, entry)
         return spot is not None and states_of(core, spot.entry) & CHANGEABLE != 0
 
-    def move(self, core: Core, pairs: list[Pair], to: Destination, drop: tuple[str, ...]) -> None:
+    def move(self, core: Core, pairs: list[Pair], to: ResolvedName, drop: tuple[str, ...]) -> None:
         """Move these to one queue, without some annotations. The caller has asked `check_target`, and
         `readable` where they leave the queue manager."""
         for each, ids in pairs:
@@ -275,7 +277,7 @@ def move_one(
     request: StoreRequest,
     entry: Entry,
     ids: MessageIds,
-    to: Destination,
+    to: ResolvedName,
     drop: tuple[str, ...],
     detail: bytes,
 ) -> None:
@@ -294,7 +296,7 @@ def _move_onward(
     core: Core,
     request: StoreRequest,
     entry: Entry,
-    to: Destination,
+    to: ResolvedName,
     annotations: dict[str, object] | None,
 ) -> None:
     body = body_of(request, entry)
@@ -311,34 +313,34 @@ def _without(annotations: dict[str, object] | None, drop: tuple[str, ...]) -> di
     return {key: value for key, value in annotations.items() if key not in drop} or None
 
 
-def check_target(core: Core, source: Queue, target: Queue, entries: list[Entry]) -> None:
+def check_target(core: Core, source: Queue, target: Queue | Topic, entries: list[Entry]) -> None:
     """Raise unless ``target`` can take these from ``source``, all of them together.
 
     Its overrides don't apply to what is moved; its limits do, and its quota unless both share it.
     """
     if target is source:
         raise RequestInvalid(f"queue {source.name!r} is where the messages are")
-    if target.topic is not None:
+    if isinstance(target, Topic):
         raise RequestInvalid(f"{target.name!r} is a topic: messages are moved to queues and subscriptions")
-    if target.closed_to_puts:
-        switch = "production" if target.production_paused else "insertion"
+    if target.switches.closed_to_puts:
+        switch = "production" if target.switches.production_paused else "insertion"
         raise DestinationPaused(f"queue {target.name!r} takes no messages: {switch} is paused")
     for entry in entries:
-        if entry.body_len > target.max_message_bytes:
+        if entry.body_len > target.limits.max_message_bytes:
             raise MessageTooLarge(
                 f"message {entry.serial} of {entry.body_len} bytes is larger than the "
-                f"{target.max_message_bytes} bytes that queue {target.name!r} takes"
+                f"{target.limits.max_message_bytes} bytes that queue {target.name!r} takes"
             )
-        if entry.flags & n.FLAG_DURABLE != 0 and not target.persistent:
+        if entry.flags & n.FLAG_DURABLE != 0 and not target.limits.persistent:
             raise NotAllowed(f"queue {target.name!r} has no store and takes no persistent messages")
     if target.units is not None and target.units.full():
         raise LimitExceeded(f"queue {target.name!r} keeps no more units of order in mind (max_unit_members)")
     _check_room(source, target, entries)
 
 
-def _check_room(source: Queue, target: Queue, entries: list[Entry]) -> None:
-    pool = target.pool
-    if pool is None or pool is source.pool:
+def _check_room(source: Queue, target: Queue | Topic, entries: list[Entry]) -> None:
+    pool = target.quota.pool
+    if pool is None or pool is source.quota.pool:
         return
     count, size = len(entries), sum(int(entry.body_len) for entry in entries)
     too_many = pool.max_messages >= 0 and pool.messages + count > pool.max_messages
@@ -355,7 +357,7 @@ class MoveMessages(_Move):
     """moveMessages: everything that is meant goes to another queue, all or nothing."""
 
     def __init__(
-        self, queue: Queue, target: Asker, wanted: Wanted, to: Destination, if_paused: bool, in_pieces: bool
+        self, queue: Queue, target: Asker, wanted: Wanted, to: ResolvedName, if_paused: bool, in_pieces: bool
     ) -> None:
         super().__init__(queue, target, wanted, if_paused, in_pieces)
         self.to = to
@@ -399,9 +401,9 @@ class Replay(_Move):
         for name, target in targets.items():
             check_target(core, self.queue, target, [entry for entry, _ in by_target[name]])
         for name, target in targets.items():
-            self.move(core, by_target[name], Destination(target, None), WHY_DEAD)
+            self.move(core, by_target[name], ResolvedName(target, None), WHY_DEAD)
 
-    def _go_to(self, core: Core, pairs: list[Pair], to: Destination) -> None:
+    def _go_to(self, core: Core, pairs: list[Pair], to: ResolvedName) -> None:
         if to.header is not None:
             pairs = self.readable(pairs)
         check_target(core, self.queue, to.queue, [entry for entry, _ in pairs])
@@ -425,6 +427,6 @@ def origin_of(core: Core, entry: Entry, ids: MessageIds) -> str:
     return origin.name
 
 
-def _is_ending(queue: Queue) -> bool:
+def _is_ending(queue: Destination) -> bool:
     """Whether it is a subscription that goes, with what is on it, as soon as transactions let it."""
-    return queue.subscription is not None and not queue.subscription.routed
+    return isinstance(queue, Subscription) and not queue.routed

@@ -17,11 +17,11 @@ from postroom.manager.administration.message_states import states_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import SelectorRefused
+from postroom.manager.kernel.outgoing_sections import fields_of
 from postroom.manager.message_store.filter import StoreFilter, body_of, need_ids, serials_by_id
 from postroom.manager.message_store.pending_requests import ReadsNeeded, StoreRequest, TurnOver
 from postroom.manager.queues.entry_lookup import find, find_busy, spots
 from postroom.manager.queues.queue import PRIORITIES, Queue
-from postroom.manager.queues.selector_evaluation import fields_of
 from postroom.manager.spark.held_lookup import held_entries
 from postroom.model import numbers as n
 from postroom.model.selector import Selector, SelectorInvalid, parse
@@ -166,7 +166,7 @@ def located(queue: Queue, serial: int) -> Entry | None:
 def held(queue: Queue) -> Iterator[Entry]:
     """Everything on the queue that somebody holds, Spark subscriptions apart."""
     yield from queue.held
-    for consumer in queue.consumers:
+    for consumer in queue.attached.consumers:
         yield from consumer.held
 
 

@@ -61,7 +61,7 @@ def states_of(core: Core, entry: Entry) -> i64:
     found: i64 = EXPIRED if expired(core, entry) else 0
     if entry.state == n.AVAILABLE:
         found |= 0 if found else VISIBLE
-        if entry.queue.consumption_paused or entry.queue.get_inhibited:
+        if entry.queue.switches.consumption_paused or entry.queue.switches.get_inhibited:
             found |= PAUSED
     elif entry.state == n.DELAYED:
         found |= _waiting_states(entry.causes)

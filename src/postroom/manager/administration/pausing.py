@@ -1,13 +1,15 @@
 """Pausing and resuming; what each switch means is told in `switches`."""
 
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.queues import registry as queues
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.returned_entries import end_delay
 from postroom.manager.queues.switches import CONSUMPTION, INSERTION, turn
+from postroom.manager.queues.topic import Topic
 
 
-def pause(core: Core, queue: Queue, switch: str, durable: bool) -> None:
+def pause(core: Core, queue: Destination, switch: str, durable: bool) -> None:
     """Pause one thing of a queue, or of a topic and its subscriptions; ``durable``: beyond a restart, too.
     Raises SwitchUnknown."""
     core.route_version += 1
@@ -17,33 +19,33 @@ def pause(core: Core, queue: Queue, switch: str, durable: bool) -> None:
         _note(core, queue, switch, True)
 
 
-def resume(core: Core, queue: Queue, switch: str) -> None:
+def resume(core: Core, queue: Destination, switch: str) -> None:
     """Lift what `pause` did; resuming insertion also admits sends again, unless production is paused by
     itself. Raises SwitchUnknown."""
     core.route_version += 1
     for each in _with_subscriptions(core, queue):
         turn(each, switch, False)
         _note(core, each, switch, False)
-        if switch == INSERTION:
+        if switch == INSERTION and isinstance(each, Queue):
             release(core, each)
-        elif switch == CONSUMPTION:
+        elif switch == CONSUMPTION and isinstance(each, Queue):
             core.woken.append(each)
 
 
-def _note(core: Core, queue: Queue, switch: str, durable: bool) -> None:
+def _note(core: Core, queue: Destination, switch: str, durable: bool) -> None:
     kept = [each for each in queue.definition.durably_paused.split() if each != switch]
     queues.note_pauses(core, queue, " ".join(sorted([*kept, switch] if durable else kept)))
 
 
-def _with_subscriptions(core: Core, queue: Queue) -> list[Queue]:
-    if queue.topic is None:
+def _with_subscriptions(core: Core, queue: Destination) -> list[Destination]:
+    if not isinstance(queue, Topic):
         return [queue]
     return [queue, *core.patterns.exactly(queue.name)]
 
 
 def release(core: Core, queue: Queue) -> None:
     """Let go what insertion held back, in the order in which it was completed, up to a turn's bound."""
-    if queue.insertion_paused:
+    if queue.switches.insertion_paused:
         return
     left = core.options.max_expired_per_turn
     entry = queue.delayed.next_parked()

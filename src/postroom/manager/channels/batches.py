@@ -10,6 +10,7 @@ from postroom.manager.kernel.group_transitions import decide, decision, groups_b
 from postroom.manager.kernel.memory import drop_body
 from postroom.manager.kernel.transitions import acquire, step
 from postroom.manager.queues.placement import ended
+from postroom.manager.queues.queue import as_queue
 from postroom.manager.queues.returned_entries import come_back
 from postroom.model import numbers as n
 
@@ -61,14 +62,14 @@ def _open(core: Core, end: SendingEnd, batch: Batch) -> None:
 def hold(batch: Batch, entry: Entry) -> None:
     """``entry`` is the batch's."""
     entry.owner = batch
-    entry.queue.held.add(entry)
+    as_queue(entry.queue).held.add(entry)
     batch.entries.append(entry)
     batch.count += 1
 
 
 def let_go(batch: Batch, entry: Entry) -> None:
     """It isn't any more; what becomes of it is the caller's to say."""
-    entry.queue.held.discard(entry)
+    as_queue(entry.queue).held.discard(entry)
     batch.entries.remove(entry)
 
 
@@ -80,7 +81,7 @@ def forward(core: Core, batch: Batch) -> None:
         groups = groups_by(entries, n.GET_UNCONFIRMED, n.CHANNEL_BATCH, n.EVENT_FORWARD)
         decision(core, batch.id, n.CHANNEL_BATCH, n.EVENT_FORWARD, groups)
     for entry in entries:
-        entry.queue.held.discard(entry)
+        as_queue(entry.queue).held.discard(entry)
         decide(entry, n.EVENT_FORWARD, 0)
         ended(core, entry)
     _close(core, batch)
@@ -91,7 +92,7 @@ def back_out(core: Core, batch: Batch) -> None:
     entries = batch.entries
     batch.entries = []
     for entry in reversed(entries):
-        entry.queue.held.discard(entry)
+        as_queue(entry.queue).held.discard(entry)
         come_back(core, entry, n.EVENT_UNDO, 0)
         core.ledger.boundary()
     _close(core, batch)

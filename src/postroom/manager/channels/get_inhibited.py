@@ -17,6 +17,6 @@ def set_inhibited(core: Core, queue: Queue) -> None:
         channel.stopped and channel.definition.transmission_queue == queue.name
         for channel in core.channels.values()
     )
-    if queue.get_inhibited and not stopped:
+    if queue.switches.get_inhibited and not stopped:
         core.woken.append(queue)
-    queue.get_inhibited = stopped
+    queue.switches.get_inhibited = stopped

@@ -12,6 +12,7 @@ from mypy_extensions import i64
 from postroom.manager.channels import registry as channels
 from postroom.manager.channels.channel import Channel, Partner, ReceivingEnd
 from postroom.manager.headers.transmission_header import TransmissionHeader, take_transmission
+from postroom.manager.kernel import overrides
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Asker, Reply
@@ -25,7 +26,6 @@ from postroom.manager.producing.put import new_entry, store
 from postroom.manager.producing.refusal import refusal_of
 from postroom.manager.producing.upload import upload_of
 from postroom.manager.queues import duplicate_detection as duplicates
-from postroom.manager.queues import overrides
 from postroom.manager.queues.queue import Queue
 from postroom.manager.reports import report_checks
 from postroom.manager.transactions import commit as transactions

@@ -15,7 +15,7 @@ from postroom.manager.kernel.errors import ChannelInUse, LimitExceeded, NotAllow
 from postroom.manager.kernel.options import USAGE_TRANSMISSION, ConsumerOptions
 from postroom.manager.kernel.transitions import step
 from postroom.manager.queues.placement import ended
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.queues.returned_entries import come_back
 from postroom.model import numbers as n
 from postroom.model.channel import MAX_BATCH_MESSAGES
@@ -65,8 +65,8 @@ def set_credit(core: Core, end: SendingEnd, count: i64) -> None:
 
 def is_empty(end: SendingEnd) -> bool:
     """Whether its transmission queue has nothing for it now."""
-    queue = end.consumer.queue
-    return queue.top_band() is None or queue.consumption_paused or queue.get_inhibited
+    queue = as_queue(end.consumer.queue)
+    return queue.top_band() is None or queue.switches.consumption_paused or queue.switches.get_inhibited
 
 
 def end_batch(core: Core, end: SendingEnd, last_sequence: i64) -> Batch:

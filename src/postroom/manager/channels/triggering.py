@@ -26,9 +26,9 @@ def disarm(core: Core, name: str) -> None:
 
 def look(core: Core, queue: Queue) -> None:
     """Whether ``queue``, which may be new, is armed."""
-    queue.armed = queue.name in core.armed
+    queue.schedule.armed = queue.name in core.armed
     waiting = queue.store is not None and bool(queue.store.waiting)
-    queue.watched = queue.armed or waiting
+    queue.schedule.watched = queue.schedule.armed or waiting
 
 
 def notice(core: Core, queue: Queue) -> None:

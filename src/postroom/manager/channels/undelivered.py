@@ -15,9 +15,9 @@ from postroom.manager.channels.channel import ReceivingEnd
 from postroom.manager.channels.receiving_end import put_aside, put_in_batch, put_on
 from postroom.manager.headers.dead_letter_header import header_for, with_dead_letter_header
 from postroom.manager.headers.transmission_header import take_transmission
+from postroom.manager.kernel import overrides
 from postroom.manager.kernel.core import Core
 from postroom.manager.producing.refusal import refusal_of
-from postroom.manager.queues import overrides
 from postroom.manager.reports import reports
 from postroom.manager.reports.report_message import Original
 from postroom.manager.undeliverable import discard

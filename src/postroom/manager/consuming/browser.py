@@ -12,11 +12,10 @@ from postroom.ledger.storage.body_requests import Body
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Delivery
 from postroom.manager.kernel.entry import Entry
-from postroom.manager.kernel.outgoing_sections import outgoing_sections
+from postroom.manager.kernel.outgoing_sections import fields_of, outgoing_sections
 from postroom.manager.queues.body_fetch import readable, request, wait_for_durable
 from postroom.manager.queues.entry_lookup import spots
-from postroom.manager.queues.queue import PRIORITIES, Queue
-from postroom.manager.queues.selector_evaluation import fields_of
+from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
 from postroom.model.selector.selector import Selector
 
 if TYPE_CHECKING:
@@ -49,12 +48,12 @@ def browse(core: Core, consumer: "Consumer") -> None:
             core.leave_for_next_turn(consumer.queue)
             return
         if not cursor.copies:
-            cursor.copies = _next_copies(core, consumer.queue, cursor, consumer)
+            cursor.copies = _next_copies(core, as_queue(consumer.queue), cursor, consumer)
             if not cursor.copies:
                 break
         copy = cursor.copies[0]
         if copy.body is None:
-            _fetch(core, consumer.queue, cursor)
+            _fetch(core, as_queue(consumer.queue), cursor)
             return
         cursor.copies.pop(0)
         if consumer.selector is None or _wanted(core, consumer.selector, copy, copy.body):

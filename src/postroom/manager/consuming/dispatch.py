@@ -20,7 +20,7 @@ from postroom.manager.queues.body_fetch import fetch_ahead, fetch_entry
 from postroom.manager.queues.expiry import expire_available
 from postroom.manager.queues.message_groups import FIRST_IN_GROUP
 from postroom.manager.queues.placement import ended, refill, take_out
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.queues.unit_turns import catch_up, give_turns
 from postroom.manager.spark.assignment import assign, assign_next
 from postroom.manager.spark.subscription import SparkSubscription
@@ -38,13 +38,15 @@ def can_take(core: Core, consumer: Consumer) -> bool:
         and not consumer.closed
         and not consumer.suspended
         and consumer.backoff_us == 0
-        and len(consumer.held) < _most_unsettled(core, consumer.queue)
+        and len(consumer.held) < _most_unsettled(core, as_queue(consumer.queue))
     )
 
 
 def _most_unsettled(core: Core, queue: Queue) -> i64:
     """What one consumer may have without having settled it."""
-    return queue.max_unsettled if queue.max_unsettled < core.max_unsettled else core.max_unsettled
+    return (
+        queue.limits.max_unsettled if queue.limits.max_unsettled < core.max_unsettled else core.max_unsettled
+    )
 
 
 def refresh(core: Core, consumer: Consumer) -> None:
@@ -53,27 +55,27 @@ def refresh(core: Core, consumer: Consumer) -> None:
     if able == consumer.ready:
         return
     consumer.ready = able
-    queue = consumer.queue
+    queue = as_queue(consumer.queue)
     if able:
-        queue.ready.append(consumer)
+        queue.attached.ready.append(consumer)
     else:
-        at: i64 = queue.ready.index(consumer)
-        queue.ready.pop(at)
-        if at < queue.turn:
-            queue.turn -= 1
+        at: i64 = queue.attached.ready.index(consumer)
+        queue.attached.ready.pop(at)
+        if at < queue.attached.turn:
+            queue.attached.turn -= 1
 
 
 def dispatch(core: Core, queue: Queue) -> None:
     """Deliver what can be delivered, within the bounds of a turn."""
-    queue.stopped = False
+    queue.schedule.stopped = False
     if queue.units is not None:
         give_turns(core, queue, queue.units)
-    if not queue.consumption_paused and not queue.get_inhibited:
+    if not queue.switches.consumption_paused and not queue.switches.get_inhibited:
         _give_out(core, queue)
-    if queue.browsers:
-        for browser in queue.browsers:
+    if queue.attached.browsers:
+        for browser in queue.attached.browsers:
             browse(core, browser)
-    if queue.watched:
+    if queue.schedule.watched:
         core.tell_watchers(queue)
     _finish_drains(core, queue)
 
@@ -81,9 +83,9 @@ def dispatch(core: Core, queue: Queue) -> None:
 def _give_out(core: Core, queue: Queue) -> None:
     """Entries to those who take them."""
     if queue.returning > 0 or (queue.units is not None and not queue.units.known()):
-        queue.stopped = True
-    elif queue.ready:
-        if queue.exclusions > 0 or queue.selecting > 0 or queue.groups is not None:
+        queue.schedule.stopped = True
+    elif queue.attached.ready:
+        if queue.selectors.exclusions > 0 or queue.selectors.in_use > 0 or queue.groups is not None:
             _dispatch_choosing(core, queue)
         elif queue.spark:
             _dispatch_with_spark(core, queue)
@@ -93,42 +95,42 @@ def _give_out(core: Core, queue: Queue) -> None:
 
 def _dispatch_in_turn(core: Core, queue: Queue) -> None:
     """The usual case: the next entry may go to anybody."""
-    while queue.ready:
+    while queue.attached.ready:
         entry = next_entry(core, queue)
         if entry is None:
             return
         if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0:
-            queue.stopped = True
+            queue.schedule.stopped = True
             core.leave_for_next_turn(queue)
             return
-        if queue.turn >= len(queue.ready):
-            queue.turn = 0
-        consumer = queue.ready[queue.turn]
-        queue.turn += 1
+        if queue.attached.turn >= len(queue.attached.ready):
+            queue.attached.turn = 0
+        consumer = queue.attached.ready[queue.attached.turn]
+        queue.attached.turn += 1
         deliver(core, queue, consumer, entry)
 
 
 def _dispatch_with_spark(core: Core, queue: Queue) -> None:
     """Spark subscriptions take turns with the others; by itself one takes all that it has room for."""
-    while queue.ready:
+    while queue.attached.ready:
         if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0 or core.assignments_left <= 0:
-            queue.stopped = True
+            queue.schedule.stopped = True
             core.leave_for_next_turn(queue)
             return
-        if queue.turn >= len(queue.ready):
-            queue.turn = 0
-        consumer = queue.ready[queue.turn]
+        if queue.attached.turn >= len(queue.attached.ready):
+            queue.attached.turn = 0
+        consumer = queue.attached.ready[queue.attached.turn]
         spark = consumer.spark
         if spark is None:
             entry = next_entry(core, queue)
             if entry is None:
                 return
-            queue.turn += 1
+            queue.attached.turn += 1
             deliver(core, queue, consumer, entry)
-        elif not assign_next(core, queue, spark, len(queue.ready) == 1):
+        elif not assign_next(core, queue, spark, len(queue.attached.ready) == 1):
             return
         else:
-            queue.turn += 1
+            queue.attached.turn += 1
             has_room(core, consumer, spark)
 
 
@@ -155,9 +157,9 @@ def next_entry(core: Core, queue: Queue) -> Entry | None:
         if entry.expiry_us != 0 and entry.expiry_us <= core.now_us:
             expire_available(core, entry)
             continue
-        if queue.unbodied > 0:
+        if queue.bodies.missing > 0:
             if entry.body is None:
-                queue.ahead = 0  # whatever was counted stands behind this one, or on another priority
+                queue.bodies.ahead = 0  # whatever was counted stands behind this one, or on another priority
             fetch_ahead(core, queue, band)
             if entry.body is None:
                 return None
@@ -170,7 +172,7 @@ def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
     assert body is not None
     if entry.spot != NOWHERE:
         take_out(queue, entry)
-        queue.ahead -= 1
+        queue.bodies.ahead -= 1
     delivery_count = entry.delivery_count
     first = entry.flags & n.FLAG_ACQUIRED == 0 and delivery_count == 0
     annotations = entry.annotations
@@ -196,22 +198,22 @@ def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
     core.effects.deliveries.append(
         Delivery(consumer, entry, sections, delivery_count, annotations, False, first)
     )
-    if consumer.credit == 0 or len(consumer.held) >= _most_unsettled(core, consumer.queue):
+    if consumer.credit == 0 or len(consumer.held) >= _most_unsettled(core, as_queue(consumer.queue)):
         refresh(core, consumer)
 
 
 def _dispatch_choosing(core: Core, queue: Queue) -> None:
     """Some entries may not go to some consumers: each takes the first that may come to it."""
     idle: i64 = 0
-    while queue.ready and idle < len(queue.ready):
+    while queue.attached.ready and idle < len(queue.attached.ready):
         if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0:
-            queue.stopped = True
+            queue.schedule.stopped = True
             core.leave_for_next_turn(queue)
             return
-        if queue.turn >= len(queue.ready):
-            queue.turn = 0
-        consumer = queue.ready[queue.turn]
-        queue.turn += 1
+        if queue.attached.turn >= len(queue.attached.ready):
+            queue.attached.turn = 0
+        consumer = queue.attached.ready[queue.attached.turn]
+        queue.attached.turn += 1
         entry = _next_for(core, queue, consumer)
         if entry is None:
             idle += 1
@@ -231,7 +233,7 @@ def _assign_chosen(
     assert body is not None
     if entry.spot != NOWHERE:
         take_out(queue, entry)
-        queue.ahead -= 1
+        queue.bodies.ahead -= 1
     if queue.groups is not None:
         queue.groups.goes(consumer, entry, body)
     core.deliveries_left -= 1
@@ -248,7 +250,7 @@ def _next_for(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
         entry = next_wanted(core, cursor, consumer)
         consumer.waits = cursor.busy
         return entry
-    if queue.exclusions == 0 and queue.groups is None:
+    if queue.selectors.exclusions == 0 and queue.groups is None:
         return next_entry(core, queue)
     return _next_that_may_go(core, queue, consumer)
 
@@ -263,7 +265,7 @@ def _next_that_may_go(core: Core, queue: Queue, consumer: Consumer) -> Entry | N
             expire_available(core, entry)
             continue
         if entry.body is None:
-            queue.ahead = 0
+            queue.bodies.ahead = 0
             fetch_ahead(core, queue, queue.bands[entry.priority])
             _fetch_if_missing(core, queue, entry)
         if entry.body is None:
@@ -280,11 +282,15 @@ def _fetch_if_missing(core: Core, queue: Queue, entry: Entry) -> None:
 
 def _finish_drains(core: Core, queue: Queue) -> None:
     """Consumers that drain and can get nothing more now have used their credit."""
-    if not queue.draining or queue.stopped or queue.waits_for_durable:
+    if not queue.attached.draining or queue.schedule.stopped or queue.bodies.waits_for_durable:
         return
     still: list[Consumer] = []
-    for consumer in queue.draining:
-        waits = consumer.waits if consumer.matching is not None else queue.fetching or queue.awaited > 0
+    for consumer in queue.attached.draining:
+        waits = (
+            consumer.waits
+            if consumer.matching is not None
+            else queue.bodies.fetching or queue.bodies.awaited > 0
+        )
         if waits and consumer.ready:
             still.append(consumer)
             continue
@@ -292,4 +298,4 @@ def _finish_drains(core: Core, queue: Queue) -> None:
         consumer.drain = False
         refresh(core, consumer)
         core.effects.drained.append(consumer)
-    queue.draining = still
+    queue.attached.draining = still

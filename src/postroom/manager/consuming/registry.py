@@ -14,7 +14,7 @@ from postroom.manager.kernel.entry import Entry, by_place
 from postroom.manager.kernel.errors import AccessRefused, LimitExceeded, NotAllowed, QueueNotFound
 from postroom.manager.kernel.options import ConsumerOptions
 from postroom.manager.kernel.transitions import step
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, Subscription, as_queue
 from postroom.manager.queues.returned_entries import come_back
 from postroom.model import numbers as n
 
@@ -38,42 +38,43 @@ def bind(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions) -> Cons
     consumer = Consumer(core.new_holder_id(), queue, sink, options)
     consumer.selector = selector
     core.consumers += 1
-    queue.active_us = core.now_us
+    queue.schedule.active_us = core.now_us
     if options.browse:
         consumer.cursor = Cursor()
-        queue.browsers.append(consumer)
+        queue.attached.browsers.append(consumer)
         return consumer
     if selector is not None:
         consumer.matching = use_cursor(core, queue, selector)
-    consumer.active = not queue.exclusive or active_consumer(queue) is None
+    consumer.active = not queue.limits.exclusive or active_consumer(queue) is None
     if options.exclusive:
-        queue.exclusive_consumer = consumer
-    queue.consumers.append(consumer)
+        queue.attached.exclusive_consumer = consumer
+    queue.attached.consumers.append(consumer)
     queue.statistics.consumer_opened()
     return consumer
 
 
 def _check_access(queue: Queue, options: ConsumerOptions) -> None:
-    if queue.exclusive_consumer is not None:
+    if queue.attached.exclusive_consumer is not None:
         raise AccessRefused(f"queue {queue.name!r} is consumed exclusively by another consumer")
-    if options.exclusive and queue.consumers:
+    if options.exclusive and queue.attached.consumers:
         raise AccessRefused(
-            f"queue {queue.name!r} has {len(queue.consumers)} consumers, so none can have it exclusively"
+            f"queue {queue.name!r} has {len(queue.attached.consumers)} consumers, "
+            "so none can have it exclusively"
         )
-    if queue.exclusive and not queue.definition.standby and queue.consumers:
+    if queue.limits.exclusive and not queue.definition.standby and queue.attached.consumers:
         raise AccessRefused(f"queue {queue.name!r} is exclusive and has its consumer")
     _check_xa(queue, options.xa)
-    if len(queue.consumers) >= queue.definition.max_consumers:
+    if len(queue.attached.consumers) >= queue.definition.max_consumers:
         raise AccessRefused(
-            f"queue {queue.name!r} has {len(queue.consumers)} consumers, its limit (max_consumers)"
+            f"queue {queue.name!r} has {len(queue.attached.consumers)} consumers, its limit (max_consumers)"
         )
 
 
 def _check_xa(queue: Queue, xa: bool) -> None:
     """Consumers of XA branches and others don't share a queue: a rollback would deliver to the others out of
     order. One of a branch may stand by behind another one of an exclusive queue."""
-    mixed = [consumer for consumer in queue.consumers if consumer.options.xa != xa]
-    if mixed and (not xa or not queue.exclusive):
+    mixed = [consumer for consumer in queue.attached.consumers if consumer.options.xa != xa]
+    if mixed and (not xa or not queue.limits.exclusive):
         have, comes = (
             ("in XA sessions", "one outside") if not xa else ("outside XA sessions", "one in an XA session")
         )
@@ -84,7 +85,7 @@ def _check_xa(queue: Queue, xa: bool) -> None:
 
 def active_consumer(queue: Queue) -> Consumer | None:
     """Of an exclusive queue: who may take."""
-    for consumer in queue.consumers:
+    for consumer in queue.attached.consumers:
         if consumer.active and not consumer.suspended:
             return consumer
     return None
@@ -92,9 +93,9 @@ def active_consumer(queue: Queue) -> Consumer | None:
 
 def fail_over(core: Core, queue: Queue) -> None:
     """The active consumer of an exclusive queue is gone: the next in bind order takes over."""
-    if not queue.exclusive or active_consumer(queue) is not None:
+    if not queue.limits.exclusive or active_consumer(queue) is not None:
         return
-    for consumer in queue.consumers:
+    for consumer in queue.attached.consumers:
         if not consumer.suspended:
             consumer.active = True
             refresh(core, consumer)
@@ -113,15 +114,15 @@ def set_credit(core: Core, consumer: Consumer, credit: i64, drain: bool) -> None
         refresh(core, consumer)
     consumer.drain = drain
     if credit > 0 or drain:
-        dispatch(core, consumer.queue)
+        dispatch(core, as_queue(consumer.queue))
 
 
 def _set_draining(consumer: Consumer, drain: bool) -> None:
     if drain != consumer.drain:
         if drain:
-            consumer.queue.draining.append(consumer)
+            as_queue(consumer.queue).attached.draining.append(consumer)
         else:
-            consumer.queue.draining.remove(consumer)
+            as_queue(consumer.queue).attached.draining.remove(consumer)
     consumer.drain = drain
 
 
@@ -136,7 +137,7 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
     """The consumer is gone; what it holds goes back to its places."""
     if consumer.closed:
         return
-    queue = consumer.queue
+    queue = as_queue(consumer.queue)
     consumer.closed = True
     consumer.credit = 0
     if not consumer.browse:
@@ -145,17 +146,17 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
     if consumer.suspended:
         core.suspended -= 1
     if consumer.browse:
-        queue.browsers.remove(consumer)
+        queue.attached.browsers.remove(consumer)
         return
     refresh(core, consumer)
-    queue.consumers.remove(consumer)
+    queue.attached.consumers.remove(consumer)
     if queue.groups is not None:
         queue.groups.leave(consumer)
     if consumer.matching is not None:
         leave_cursor(consumer.matching)
     queue.statistics.consumer_closed()
-    if queue.exclusive_consumer is consumer:
-        queue.exclusive_consumer = None
+    if queue.attached.exclusive_consumer is consumer:
+        queue.attached.exclusive_consumer = None
     event = n.EVENT_LINK_LOST if lost or consumer.suspended else n.EVENT_RELEASE
     for entry in held_in_order(consumer, True):
         come_back(core, entry, event, 0)
@@ -166,9 +167,9 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
         core.holder_ids.give_back(consumer.id)
     if consumer.excluded > 0:
         _lift_exclusions(queue, consumer)
-    queue.active_us = core.now_us
+    queue.schedule.active_us = core.now_us
     consumer.active = False
-    if queue.subscription is not None and not queue.subscription.durable and not queue.consumers:
+    if isinstance(queue, Subscription) and not queue.durable and not queue.attached.consumers:
         core.forsaken.append(queue)
     fail_over(core, queue)
     core.woken.append(queue)
@@ -182,7 +183,7 @@ def _lift_exclusions(queue: Queue, consumer: Consumer) -> None:
                 entry.excluded.remove(consumer.id)
                 if not entry.excluded:
                     entry.excluded = None
-                    queue.exclusions -= 1
+                    queue.selectors.exclusions -= 1
     consumer.excluded = 0
 
 
@@ -202,9 +203,9 @@ def suspend_consumer(core: Core, consumer: Consumer, timeout_us: i64) -> bool:
     for entry in held_in_order(consumer, False):
         step(core, entry, n.EVENT_SUSPEND, n.SUSPENDED_LINK, consumer.id, consumer, 0)
     core.set_alarm(consumer.queue, consumer.suspended_until_us)
-    if consumer.queue.exclusive:
+    if consumer.queue.limits.exclusive:
         consumer.active = False
-        fail_over(core, consumer.queue)
+        fail_over(core, as_queue(consumer.queue))
     return True
 
 
@@ -216,8 +217,8 @@ def resume_consumer(core: Core, consumer: Consumer, sink: Sink) -> list[Entry]:
     consumer.suspended = False
     consumer.sink = sink
     core.suspended -= 1
-    queue = consumer.queue
-    if queue.exclusive:
+    queue = as_queue(consumer.queue)
+    if queue.limits.exclusive:
         consumer.active = active_consumer(queue) is None
     held = held_in_order(consumer, False)
     for entry in held:
@@ -228,21 +229,21 @@ def resume_consumer(core: Core, consumer: Consumer, sink: Sink) -> list[Entry]:
 
 def look_again(core: Core, queue: Queue) -> None:
     """What a consumer of ``queue`` may have unsettled can be another number now."""
-    for consumer in queue.consumers:
+    for consumer in queue.attached.consumers:
         refresh(core, consumer)
     core.woken.append(queue)
 
 
 def detach_all(core: Core, queue: Queue, condition: str, description: str) -> None:
     """End every consumer and browser of ``queue``; what they hold goes back."""
-    for consumer in [*queue.consumers, *queue.browsers]:
+    for consumer in [*queue.attached.consumers, *queue.attached.browsers]:
         close_consumer(core, consumer, True)
         core.effects.detached.append(Detach(consumer.sink, condition, description))
 
 
 def on_time(core: Core, queue: Queue) -> None:
     """End back-offs and suspensions whose time is over."""
-    for consumer in list(queue.consumers):
+    for consumer in list(queue.attached.consumers):
         if consumer.backoff_us != 0:
             if consumer.backoff_us <= core.now_us:
                 consumer.backoff_us = 0

@@ -24,7 +24,7 @@ from postroom.manager.queues.body_fetch import readable, request, wait_for_durab
 from postroom.manager.queues.entry_lookup import find_again, pick
 from postroom.manager.queues.expiry import expire, expire_available, expired
 from postroom.manager.queues.placement import put_back_packed, take_packed
-from postroom.manager.queues.queue import PRIORITIES, Queue
+from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
 from postroom.manager.queues.selector_cursor import Key, SelectorCursor, key_of, note_verdict, verdict_on
 from postroom.manager.queues.selector_evaluation import judge
 from postroom.manager.queues.unit_turns import catch_up
@@ -48,15 +48,15 @@ def selector_of(text: str) -> Selector | None:
 
 def use_cursor(core: Core, queue: Queue, selector: Selector) -> SelectorCursor:
     """The cursor of ``selector`` on ``queue``, with one user more; perhaps one that somebody left."""
-    cursor = queue.cursors.get(selector.text)
+    cursor = queue.selectors.cursors.get(selector.text)
     if cursor is None:
-        cursor = SelectorCursor(core.new_cursor_id(), queue, selector, core.search_memory)
-        queue.cursors[selector.text] = cursor
+        cursor = SelectorCursor(core.new_cursor_id(), queue, queue.selectors, selector, core.search_memory)
+        queue.selectors.cursors[selector.text] = cursor
         for band in queue.bands:
             for entry in band.returned:
                 cursor.came(band.priority, key_of(entry))
     if cursor.users == 0:
-        queue.selecting += 1
+        queue.selectors.in_use += 1
         cursor.done = False
     cursor.users += 1
     return cursor
@@ -69,16 +69,16 @@ def leave_cursor(cursor: SelectorCursor) -> None:
     cursor.users -= 1
     if cursor.users > 0:
         return
-    queue = cursor.queue
-    queue.selecting -= 1
+    queue = as_queue(cursor.queue)
+    queue.selectors.in_use -= 1
     cursor.rest()
-    del queue.cursors[cursor.selector.text]
-    queue.cursors[cursor.selector.text] = cursor
-    if len(queue.cursors) - queue.selecting > MAX_LEFT_CURSORS:
-        longest = next(each for each in queue.cursors.values() if each.users == 0)
+    del queue.selectors.cursors[cursor.selector.text]
+    queue.selectors.cursors[cursor.selector.text] = cursor
+    if len(queue.selectors.cursors) - queue.selectors.in_use > MAX_LEFT_CURSORS:
+        longest = next(each for each in queue.selectors.cursors.values() if each.users == 0)
         longest.closed = True
         longest.rest()
-        del queue.cursors[longest.selector.text]
+        del queue.selectors.cursors[longest.selector.text]
 
 
 # The next entry.
@@ -96,7 +96,7 @@ def next_wanted(core: Core, cursor: SelectorCursor, consumer: Consumer) -> Entry
     cursor.searches += 1
     priority: i64 = PRIORITIES - 1
     while priority >= 0 and not cursor.busy:
-        entry = _next_of(core, cursor, cursor.queue.bands[priority], consumer)
+        entry = _next_of(core, cursor, as_queue(cursor.queue).bands[priority], consumer)
         if entry is not None:
             return entry
         priority -= 1
@@ -111,7 +111,7 @@ def _next_of(core: Core, cursor: SelectorCursor, band: Band, consumer: Consumer)
         _judge_apart(core, cursor, band)
     while not cursor.busy:
         key = _first_key(core, cursor, band, consumer)
-        if catch_up(core, cursor.queue):
+        if catch_up(core, as_queue(cursor.queue)):
             continue
         if key is not None and cursor.passed(priority, key[0], key[1]):
             return _with_body(core, cursor, band, key)
@@ -146,7 +146,7 @@ def _first_key(core: Core, cursor: SelectorCursor, band: Band, consumer: Consume
 
 def _may_go(cursor: SelectorCursor, consumer: Consumer, band: Band, entry: Entry | None, key: Key) -> bool:
     """Whether a wanted entry may go to ``consumer``; for a packed one only its group can forbid it."""
-    queue = cursor.queue
+    queue = as_queue(cursor.queue)
     if entry is None:
         found = band.backlog.find(key[0], key[1]) if queue.groups is not None else None
         if found is None:
@@ -157,13 +157,13 @@ def _may_go(cursor: SelectorCursor, consumer: Consumer, band: Band, entry: Entry
 
 def _with_body(core: Core, cursor: SelectorCursor, band: Band, key: Key) -> Entry | None:
     """The entry at ``key`` as an object with its body; None: that must be read first, or its time is over."""
-    queue, body = cursor.queue, cursor.bodies[key]
+    queue, body = as_queue(cursor.queue), cursor.bodies[key]
     entry = band.find(key[0], key[1])
     if entry is None:
         return _unpacked(core, cursor, band, key, body)
     if entry.body is None and body is not None:
         keep_body(core, entry, body)
-        queue.unbodied -= 1
+        queue.bodies.missing -= 1
     if entry.body is None:
         _ask(core, cursor, [entry], [entry], False)
         return None
@@ -174,7 +174,7 @@ def _with_body(core: Core, cursor: SelectorCursor, band: Band, key: Key) -> Entr
 def _unpacked(core: Core, cursor: SelectorCursor, band: Band, key: Key, body: bytes | None) -> Entry | None:
     found = band.backlog.find(key[0], key[1])
     assert found is not None
-    entry = take_packed(core, cursor.queue, band, found[0], found[1])
+    entry = take_packed(core, as_queue(cursor.queue), band, found[0], found[1])
     if expired(core, entry):
         expire(core, entry)
         cursor.busy = True
@@ -185,7 +185,7 @@ def _unpacked(core: Core, cursor: SelectorCursor, band: Band, key: Key, body: by
     if entry.body is not None:
         cursor.forget_first(band.priority, key)
         return entry
-    put_back_packed(core, cursor.queue, entry)
+    put_back_packed(core, as_queue(cursor.queue), entry)
     _ask(core, cursor, [entry], [entry], False)
     return None
 
@@ -331,7 +331,7 @@ def _ask(
     for index, entry in enumerate(entries):
         if not readable(core, entry):
             if not copies:
-                wait_for_durable(core, cursor.queue)
+                wait_for_durable(core, as_queue(cursor.queue))
             break
         bytes_left -= entry.body_len
         if copies and bytes_left < 0:
@@ -377,9 +377,9 @@ def _without_body(
 ) -> None:
     """What is damaged isn't wanted, and ends if it was; what the disk didn't give is judged later."""
     if isinstance(damage, BodyUnreadable):
-        spot = find_again(cursor.queue, copy)
+        spot = find_again(as_queue(cursor.queue), copy)
         if spot is not None:
-            without_body(core, pick(core, cursor.queue, spot), damage)
+            without_body(core, pick(core, as_queue(cursor.queue), spot), damage)
         return
     if original is None:
         return

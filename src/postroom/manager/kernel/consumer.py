@@ -11,9 +11,9 @@ from postroom.model.selector.selector import Selector
 if TYPE_CHECKING:
     from postroom.manager.channels.channel import SendingEnd
     from postroom.manager.consuming.browser import Cursor
+    from postroom.manager.kernel.destination import Destination
     from postroom.manager.kernel.entry import Entry
     from postroom.manager.producing.blocked_sends import BlockedSend
-    from postroom.manager.queues.queue import Queue
     from postroom.manager.queues.selector_cursor import SelectorCursor
     from postroom.manager.spark.subscription import SparkSubscription
 
@@ -47,7 +47,7 @@ class Producer:
         self.waiting: list[BlockedSend] | None = None
         """Its blocked sends in order; None while there are none."""
         self.blocked_bytes: i64 = 0
-        self.queue: Queue | None = None
+        self.queue: Destination | None = None
         """The queue or topic that its link is attached to; None: each message says where it goes."""
         self.sink: Sink | None = None
         """Its link, where it has such a queue."""
@@ -58,7 +58,7 @@ class Consumer:
     """Someone who takes from one queue. It is written to the ledger, as a holder, before its first
     delivery."""
 
-    def __init__(self, id: i64, queue: "Queue", sink: Sink, options: ConsumerOptions) -> None:
+    def __init__(self, id: i64, queue: "Destination", sink: Sink, options: ConsumerOptions) -> None:
         self.id: i64 = id
         self.queue = queue
         self.sink = sink

@@ -10,6 +10,7 @@ from mypy_extensions import i64
 from postroom.ledger.format.block import BlockBuilder
 from postroom.ledger.format.records import RecordType
 from postroom.manager.kernel.consumer import Consumer, Producer
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.destination_checks import POLICY_PREEMPTIVE
 from postroom.manager.kernel.effects import Effects, Fetch, IdRead
 from postroom.manager.kernel.entry import Entry
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from postroom.manager.channels.channel import Channel
     from postroom.manager.message_store.pending_requests import StoreRequest
     from postroom.manager.producing.blocked_sends import BlockedSend
-    from postroom.manager.queues.queue import Queue
+    from postroom.manager.queues.queue import Queue, Subscription
+    from postroom.manager.queues.topic import Topic
     from postroom.manager.spark.subscription import SparkSubscription
 
 BROKER: Final = "(broker)"
@@ -65,9 +67,9 @@ class Core:
         self.now_us: i64 = 0
         self.durable_through: i64 = NEVER_TOLD
         self.queues: dict[str, Queue] = {}
-        self.topics: dict[str, Queue] = {}
+        self.topics: dict[str, Topic] = {}
         """The nodes of topics by name; none of them is among `queues`."""
-        self.queues_by_id: dict[int, Queue] = {}
+        self.queues_by_id: dict[int, Destination] = {}
         """Topics, too."""
         self.names = Names()
         self.channels: dict[str, Channel] = {}
@@ -81,7 +83,7 @@ class Core:
         """From here on the ledger's history is to stay for Spark subscriptions; NEVER_TOLD there are none."""
         self.assignments_left: i64 = options.max_assigned_per_turn
         self.patterns = Patterns()
-        self.subscriptions: dict[tuple[str, str, bool], Queue] = {}
+        self.subscriptions: dict[tuple[str, str, bool], Subscription] = {}
         """Those with a name, by client, name, and whether they are durable."""
         self.route_version: i64 = 0
         """Rises when routes to many topics are to be found anew."""
@@ -120,11 +122,11 @@ class Core:
         """How many of them all have `Queue.taps`."""
         self._last_cursor_id: i64 = 0
         self.search_memory = SearchMemory(options.max_search_bytes)
-        self.pending: list[Queue] = []
+        self.pending: list[Destination] = []
         """Queues on which a bounded turn left work."""
-        self.woken: list[Queue] = []
+        self.woken: list[Destination] = []
         """Queues on which this command has made something available; dispatched before it ends."""
-        self.waiting_for_durable: list[Queue] = []
+        self.waiting_for_durable: list[Destination] = []
         self.transactions: dict[int, Transaction] = {}
         """The open ones by id, oldest first; not those of XA branches."""
         self.branches = Branches()
@@ -173,7 +175,7 @@ class Core:
         self.reports = Reports()
         self.annotated: i64 = 0
         """Entries with annotations beside their bodies in the ledger."""
-        self.watched: list[Queue] = []
+        self.watched: list[Destination] = []
         """Queues with news for who waits there."""
         self.armed: set[str] = set()
         """Transmission queues of which a channel wants to hear when something can be taken from them."""
@@ -263,10 +265,10 @@ class Core:
         self.ledger.record(_HOLDER_CLOSED, 0, 0, id, kind, 0, b"")
         self.holder_ids.give_back(id)
 
-    def set_alarm(self, queue: "Queue", when_us: i64) -> None:
+    def set_alarm(self, queue: Destination, when_us: i64) -> None:
         """Have ``queue`` looked at not later than ``when_us``."""
-        if when_us != 0 and (queue.alarm_us == 0 or when_us < queue.alarm_us):
-            queue.alarm_us = when_us
+        if when_us != 0 and (queue.schedule.alarm_us == 0 or when_us < queue.schedule.alarm_us):
+            queue.schedule.alarm_us = when_us
             heapq.heappush(self._alarms, (when_us, queue.id))
 
     def next_alarm_us(self) -> i64:
@@ -274,32 +276,32 @@ class Core:
         while self._alarms:
             when_us, queue_id = self._alarms[0]
             queue = self.queues_by_id.get(queue_id)
-            if queue is not None and queue.alarm_us == when_us:
+            if queue is not None and queue.schedule.alarm_us == when_us:
                 return when_us
             heapq.heappop(self._alarms)
         return 0
 
-    def pop_alarms(self) -> "list[Queue]":
+    def pop_alarms(self) -> list[Destination]:
         """The queues whose time has come, their alarms off."""
-        due: list[Queue] = []
+        due: list[Destination] = []
         while True:
             when_us = self.next_alarm_us()
             if when_us == 0 or when_us > self.now_us:
                 return due
             queue = self.queues_by_id[heapq.heappop(self._alarms)[1]]
-            queue.alarm_us = 0
+            queue.schedule.alarm_us = 0
             due.append(queue)
 
-    def tell_watchers(self, queue: "Queue") -> None:
+    def tell_watchers(self, queue: Destination) -> None:
         """Something may have become available on ``queue``: who waits there hears of it at the end."""
-        if not queue.news:
-            queue.news = True
+        if not queue.schedule.news:
+            queue.schedule.news = True
             self.watched.append(queue)
 
-    def leave_for_next_turn(self, queue: "Queue") -> None:
+    def leave_for_next_turn(self, queue: Destination) -> None:
         """This turn has done enough; ``queue`` goes on in the next."""
-        if not queue.pending:
-            queue.pending = True
+        if not queue.schedule.pending:
+            queue.schedule.pending = True
             self.pending.append(queue)
 
 

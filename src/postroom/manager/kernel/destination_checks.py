@@ -1,4 +1,4 @@
-"""What the settings of a destination about sending must be: quota, thresholds, overrides."""
+"""What the settings of a destination about sending must be together: quota, thresholds, times of birth."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -14,22 +14,16 @@ POLICIES: Final = (POLICY_FIFO, POLICY_PREEMPTIVE)
 
 MODE_PERSISTENT: Final = "persistent"
 MODE_NON_PERSISTENT: Final = "non-persistent"
+DELIVERY_MODES: Final = (MODE_PERSISTENT, MODE_NON_PERSISTENT)
 MAX_PRIORITY: Final = 9
 
 
 def check_sending(definition: "QueueDefinition") -> None:
     """Raise DefinitionInvalid, naming the key, unless these settings can be."""
     whose = f"queue {definition.name!r}"
-    if definition.quota_policy not in POLICIES:
-        raise _wrong(whose, "quota_policy", definition.quota_policy, "must be 'fifo' or 'preemptive'")
     if definition.quota and (definition.max_messages >= 0 or definition.max_bytes >= 0):
         what = f"{whose}: quota and max_messages or max_bytes: it is under one quota only"
         raise DefinitionInvalid(what, "quota")
-    if definition.priority_override > MAX_PRIORITY:
-        raise _wrong(whose, "priority_override", definition.priority_override, "must be −1 to 9")
-    if definition.delivery_mode_override not in ("", MODE_PERSISTENT, MODE_NON_PERSISTENT):
-        must = f"must be empty, {MODE_PERSISTENT!r} or {MODE_NON_PERSISTENT!r}"
-        raise _wrong(whose, "delivery_mode_override", definition.delivery_mode_override, must)
     _check_birth(definition)
     check_thresholds(definition, definition.max_messages, definition.max_bytes)
 

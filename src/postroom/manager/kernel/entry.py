@@ -7,7 +7,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 if TYPE_CHECKING:
-    from postroom.manager.queues.queue import Queue
+    from postroom.manager.kernel.destination import Destination
 
 from postroom.model.numbers import AVAILABLE, NO_HOLDER, START
 from postroom.model.packed import PackedEntry, write_packed
@@ -58,7 +58,7 @@ class Entry:
 
     def __init__(
         self,
-        queue: "Queue",
+        queue: "Destination",
         serial: i64,
         priority: i64,
         flags: i64,
@@ -157,7 +157,7 @@ def write_entry(w: BytesWriter, entry: Entry) -> None:
     )
 
 
-def unpacked(queue: "Queue", packed: PackedEntry) -> Entry:
+def unpacked(queue: "Destination", packed: PackedEntry) -> Entry:
     """A packed entry as an object, in no order and without its body."""
     entry = Entry(
         queue,

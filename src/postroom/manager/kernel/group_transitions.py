@@ -23,7 +23,7 @@ from postroom.model import numbers as n
 from postroom.model.packed import CHUNK_ENTRIES
 
 if TYPE_CHECKING:
-    from postroom.manager.queues.queue import Queue
+    from postroom.manager.kernel.destination import Destination
 
 _GROUP_EVENT: Final = int(RecordType.GROUP_EVENT)
 _DECISION: Final = int(RecordType.DECISION)
@@ -97,18 +97,25 @@ def _free(entry: Entry, to: i64, causes: i64) -> None:
 # Group events.
 
 
-def end_available(core: Core, queue: "Queue", event: i64, serials: Any, size: int) -> None:
+def end_available(core: Core, queue: "Destination", event: i64, serials: Any, size: int) -> None:
     """What is available, and packed, ends by ``event``; its bodies have ``size`` bytes together."""
     _end_many(core, queue, n.AVAILABLE, n.NO_HOLDER, 0, event, serials, size)
 
 
-def consume_assigned(core: Core, queue: "Queue", holder: i64, serials: Any, size: int) -> None:
+def consume_assigned(core: Core, queue: "Destination", holder: i64, serials: Any, size: int) -> None:
     """A Spark subscription confirms what it holds, packed."""
     _end_many(core, queue, ASSIGNED, n.SPARK_SUBSCRIPTION, holder, n.EVENT_CONFIRM, serials, size)
 
 
 def _end_many(
-    core: Core, queue: "Queue", state: i64, holder_kind: i64, holder: i64, event: i64, serials: Any, size: int
+    core: Core,
+    queue: "Destination",
+    state: i64,
+    holder_kind: i64,
+    holder: i64,
+    event: i64,
+    serials: Any,
+    size: int,
 ) -> None:
     outcome = ending(int(state), int(holder_kind), int(event))
     detail = group_of_many(int(queue.id), int(state), n.DELETED, outcome, serials)
@@ -121,7 +128,7 @@ def end_with_many(entry: Entry) -> None:
     _free(entry, n.DELETED, 0)
 
 
-def lose_many(core: Core, queue: "Queue", state: int, serials: Any) -> None:
+def lose_many(core: Core, queue: "Destination", state: int, serials: Any) -> None:
     """Entries that were in ``state`` before the start are gone, since their messages were not stored."""
     outcome = losing(state)
     queue.statistics.lost(slot_of(state, n.NO_HOLDER, 0), outcome, len(serials))
@@ -141,27 +148,27 @@ def assign_object(entry: Entry, holder: i64, owner: object) -> None:
     entry.owner = owner
 
 
-def assign_packed(queue: "Queue", count: i64, size: i64) -> None:
+def assign_packed(queue: "Destination", count: i64, size: i64) -> None:
     """What is available, and packed, does the same."""
     queue.statistics.move_many(_AVAILABLE_SLOT, ASSIGNED_SLOT, count, size)
 
 
-def assigned_group(queue: "Queue", serials: Any) -> bytes:
+def assigned_group(queue: "Destination", serials: Any) -> bytes:
     """The group that says so of these serials."""
     return group_of_many(int(queue.id), n.AVAILABLE, int(ASSIGNED), n.OUTCOME_NONE, serials)
 
 
-def record_assigned(core: Core, queue: "Queue", holder: i64, group: bytes) -> i64:
+def record_assigned(core: Core, queue: "Destination", holder: i64, group: bytes) -> i64:
     """Write the record that says so; returns its position."""
     kind = n.SPARK_SUBSCRIPTION
     return core.ledger.record(_GROUP_EVENT, 0, queue.id, holder, kind, n.EVENT_ACQUIRE, group)
 
 
-def release_assigned(core: Core, queue: "Queue", holder: i64, entries: list[Entry], size: i64) -> None:
+def release_assigned(core: Core, queue: "Destination", holder: i64, entries: list[Entry], size: i64) -> None:
     """A Spark subscription gives these objects back, of ``size`` bytes together: one record tells of them
     all."""
     kind, event = n.SPARK_SUBSCRIPTION, n.EVENT_RELEASE
-    causes: i64 = n.PAUSED if queue.insertion_paused else 0
+    causes: i64 = n.PAUSED if queue.switches.insertion_paused else 0
     to = target(ASSIGNED, kind, event, causes, n.NO_HOLDER)
     serials = [int(entry.serial) for entry in entries]
     group = Group(int(queue.id), int(ASSIGNED), int(to), n.OUTCOME_NONE, int(causes), 0, 0, runs(serials))

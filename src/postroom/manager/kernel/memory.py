@@ -1,16 +1,11 @@
 """Bodies and objects in memory: what is kept, what is counted, what is let go."""
 
-from typing import TYPE_CHECKING
-
 from mypy_extensions import i64
 
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.kernel.shared_body import SharedBody
 from postroom.model import numbers as n
-
-if TYPE_CHECKING:
-    from postroom.manager.queues.queue import Queue
 
 
 def stored(entry: Entry) -> bool:
@@ -107,9 +102,3 @@ def must_pack(core: Core, live_count: i64, backlog_count: i64) -> bool:
     if backlog_count > 0 or live_count >= core.live_head:
         return True
     return core.live_entries >= core.max_live_entries and live_count >= core.min_live_head
-
-
-def note_unbodied(queue: "Queue", entry: Entry) -> None:
-    """``entry`` becomes available; without its body someone must read it before it can go out."""
-    if entry.body is None:
-        queue.unbodied += 1

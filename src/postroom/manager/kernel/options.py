@@ -3,16 +3,18 @@
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
-from postroom.manager.kernel.destination_checks import POLICY_FIFO, check_sending
+from postroom.manager.headers.transmission_header import MAX_HOPS
+from postroom.manager.kernel.destination_checks import (
+    DELIVERY_MODES,
+    MAX_PRIORITY,
+    POLICIES,
+    POLICY_FIFO,
+    check_sending,
+)
 from postroom.manager.kernel.errors import DefinitionInvalid
 from postroom.manager.kernel.name_rules import check_name, check_subscription_name, check_topic_name
 from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
-
-NO_LIMIT: Final = -1
-"""For limits that may be off."""
-
-MAX_NUMBER: Final = 1 << 52
-"""Of any setting: as milliseconds 142,000 years, which are still a time in µs of 64 bits."""
+from postroom.model.settings import NO_LIMIT, bounds_of, first_fault, setting
 
 IDENTITY_FIELDS: Final = (
     *("name", "kind", "auto_created", "temporary", "durably_paused"),
@@ -42,6 +44,9 @@ USAGE_NORMAL: Final = "normal"
 USAGE_TRANSMISSION: Final = "transmission"
 USAGES: Final = (USAGE_NORMAL, USAGE_TRANSMISSION)
 
+STARTUP_DEFAULT: Final = "default"
+STARTUP_PAUSES: Final = (STARTUP_DEFAULT, "true", "false")
+
 KIND_QUEUE: Final = "queue"
 KIND_TOPIC: Final = "topic"
 KIND_SUBSCRIPTION: Final = "subscription"
@@ -54,21 +59,21 @@ class QueueDefinition:
     name: str
     kind: str = KIND_QUEUE
     """"queue"; "topic", whose other settings are those of its subscriptions to come; or "subscription"."""
-    usage: str = USAGE_NORMAL
+    usage: str = setting(USAGE_NORMAL, choices=USAGES)
     """Of a queue: "normal"; or "transmission", where messages for another queue manager wait for a channel
     [USAGE]."""
-    access: str = ACCESS_SHARED
+    access: str = setting(ACCESS_SHARED, choices=(ACCESS_SHARED, ACCESS_EXCLUSIVE))
     """"shared": competing consumers in turn; "exclusive": the first is active, the others stand by in
     bind order."""
     standby: bool = True
     """With exclusive access: whether others may bind and wait; otherwise they are refused."""
-    max_consumers: int = 1000
+    max_consumers: int = setting(1000, least=1)
     max_unsettled_per_consumer: int = NO_LIMIT
     """Delivered to one consumer and not settled, at least 1; −1 as the queue manager says, and never more."""
     max_messages: int = NO_LIMIT
     """With `max_bytes` a quota of its own: current and pending together. A send above it waits for room."""
     max_bytes: int = NO_LIMIT
-    quota_policy: str = POLICY_FIFO
+    quota_policy: str = setting(POLICY_FIFO, choices=POLICIES)
     """Of its own quota, who goes in first: "fifo" or "preemptive"."""
     quota: str = ""
     """The quota resource that it is under instead; "" with no limits of its own: the broker's quota."""
@@ -83,8 +88,8 @@ class QueueDefinition:
     """Or: at the next moment of this schedule (`model.schedule`)."""
     ttl_override_ms: int = NO_LIMIT
     """Time to live, whatever the sender says; 0 for ever, −1 as he says."""
-    priority_override: int = NO_LIMIT
-    delivery_mode_override: str = ""
+    priority_override: int = setting(NO_LIMIT, most=MAX_PRIORITY)
+    delivery_mode_override: str = setting("", choices=("", *DELIVERY_MODES))
     """"persistent" or "non-persistent", whatever the sender says; "" as he says."""
     persistent: bool = True
     """Whether it has a store; without one it takes no persistent messages."""
@@ -92,10 +97,10 @@ class QueueDefinition:
     """Without a store: persistent messages become non-persistent instead of being refused."""
     max_message_bytes: int = NO_LIMIT
     """Smaller than the queue manager's, or −1 for that."""
-    duplicate_window: int = 0
+    duplicate_window: int = setting(0, least=0, most=MAX_DUPLICATE_WINDOW)
     """So many message ids that it (a queue or topic) has taken last are remembered; a message that comes
     again with one of them is accepted and dropped. 0 none."""
-    body_retention_s: int = 0
+    body_retention_s: int = setting(0, least=0)
     """Bodies of entries that have ended stay so long for readers of the ledger, as long as their events do;
     0 not at all."""
     max_ttl_ms: int = NO_LIMIT
@@ -107,7 +112,7 @@ class QueueDefinition:
     redelivery_delay_ms: int = NO_LIMIT
     """How long an entry waits after rollback, recover or modified(delivery-failed); −1: as its consumer
     says."""
-    redelivery_delay_multiplier_percent: int = 100
+    redelivery_delay_multiplier_percent: int = setting(100, least=100)
     """The delay of each further failure is so much of the one before: 200 doubles it."""
     max_redelivery_delay_ms: int = NO_LIMIT
     """It grows to no more than this; −1: ten times the first."""
@@ -120,7 +125,7 @@ class QueueDefinition:
     dead_letter_eligible_only: bool = False
     """Only messages whose sender says that they may (annotation x-opt-dead-letter-eligible) become dead
     letters or are redirected; the others end where they are."""
-    expiration_policy: str = POLICY_DISCARD
+    expiration_policy: str = setting(POLICY_DISCARD, choices=EXPIRATION_POLICIES)
     """"discard"; "log", which ends expired entries, too, but notes them in the message log; or "redirect"."""
     expiry_queue: str = ""
     """Where expired entries are redirected; "" to the dead-letter queue."""
@@ -128,16 +133,16 @@ class QueueDefinition:
     """Whether the message log (``jms.messages.log``) tells what happens to its messages."""
     confirm_id_required: bool = True
     """Message store: whether confirming by unique id needs the confirm id, too."""
-    production_paused_at_startup: str = "default"
+    production_paused_at_startup: str = setting(STARTUP_DEFAULT, choices=STARTUP_PAUSES)
     """"true", "false", or "default": as auto-created queues, else as the queue manager's option says."""
-    insertion_paused_at_startup: str = "default"
-    consumption_paused_at_startup: str = "default"
-    group_buckets: int = 0
+    insertion_paused_at_startup: str = setting(STARTUP_DEFAULT, choices=STARTUP_PAUSES)
+    consumption_paused_at_startup: str = setting(STARTUP_DEFAULT, choices=STARTUP_PAUSES)
+    group_buckets: int = setting(0, least=0, most=MAX_GROUP_BUCKETS)
     """Message groups (JMSXGroupID): into so many buckets, each with one consumer at a time; 0 none."""
     unit_of_order: bool = False
     """Whether messages that name a unit of order are delivered one after another, in their order. Changes
     only while the queue is empty."""
-    max_unit_members: int = 1_000_000
+    max_unit_members: int = setting(1_000_000, least=0)
     """Messages that name a unit and have not ended; while there are so many, the queue takes nothing more."""
     auto_created: bool = False
     """Created for a client that attached; removed when idle."""
@@ -166,82 +171,34 @@ class QueueDefinition:
             check_topic_name(self.name)
         else:
             check_name(self.name)
-        if self.access not in (ACCESS_SHARED, ACCESS_EXCLUSIVE):
-            raise DefinitionInvalid(
-                f"queue {self.name!r}: access is {self.access!r}, must be 'shared' or 'exclusive'"
-            )
-        lowest = {
-            "max_consumers": 1,
-            "group_buckets": 0,
-            "duplicate_window": 0,
-            "body_retention_s": 0,
-            "redelivery_delay_multiplier_percent": 100,
-        }
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if isinstance(value, int) and not isinstance(value, bool):
-                _check_number(self.name, each.name, value, lowest.get(each.name, NO_LIMIT))
-        if self.group_buckets > MAX_GROUP_BUCKETS:
-            raise DefinitionInvalid(
-                f"queue {self.name!r}: group_buckets is {self.group_buckets}, at most {MAX_GROUP_BUCKETS}"
-            )
-        self._check_usage()
-        self._check_duplicates()
-        self._check_window()
-        if self.unit_of_order and self.kind != KIND_QUEUE:
-            raise DefinitionInvalid(f"{self.name!r} is a {self.kind}: only queues have units of order")
-        for switch in ("production", "insertion", "consumption"):
-            key = f"{switch}_paused_at_startup"
-            said = getattr(self, key)
-            if said not in ("default", "true", "false"):
-                raise DefinitionInvalid(
-                    f"queue {self.name!r}: {key} is {said!r}, must be default, true or false", key
-                )
-        for other in (self.dead_letter_queue, self.expiry_queue):
-            if other:
-                check_name(other)
-        self._check_expiration()
-        check_sending(self)
-
-    def _check_usage(self) -> None:
-        if self.usage not in USAGES:
-            raise DefinitionInvalid(
-                f"queue {self.name!r}: usage is {self.usage!r}, must be 'normal' or 'transmission'", "usage"
-            )
+        key, fault = first_fault(self, QUEUE_BOUNDS)
+        if fault:
+            raise DefinitionInvalid(f"queue {self.name!r}: {fault}", key)
         if self.usage == USAGE_TRANSMISSION and self.kind != KIND_QUEUE:
             raise DefinitionInvalid(
                 f"{self.name!r} is a {self.kind}: only queues can be transmission queues", "usage"
-            )
-
-    def _check_duplicates(self) -> None:
-        if self.duplicate_window > MAX_DUPLICATE_WINDOW:
-            raise DefinitionInvalid(
-                f"queue {self.name!r}: duplicate_window is {self.duplicate_window}, at most "
-                f"{MAX_DUPLICATE_WINDOW}",
-                "duplicate_window",
             )
         if self.duplicate_window and self.kind == KIND_SUBSCRIPTION:
             raise DefinitionInvalid(
                 f"{self.name!r} is a subscription: its topic looks for duplicates, for all",
                 "duplicate_window",
             )
-
-    def _check_window(self) -> None:
         if self.max_unsettled_per_consumer == 0:
             raise DefinitionInvalid(
                 f"queue {self.name!r}: max_unsettled_per_consumer is 0, nothing could be delivered: 1 or "
                 "more, or −1 for the queue manager's",
                 "max_unsettled_per_consumer",
             )
+        if self.unit_of_order and self.kind != KIND_QUEUE:
+            raise DefinitionInvalid(f"{self.name!r} is a {self.kind}: only queues have units of order")
+        for other in (self.dead_letter_queue, self.expiry_queue):
+            if other:
+                check_name(other)
+        self._check_expiration()
+        check_sending(self)
 
     def _check_expiration(self) -> None:
         policy = self.expiration_policy
-        if policy not in EXPIRATION_POLICIES:
-            raise DefinitionInvalid(
-                f"queue {self.name!r}: expiration_policy is {policy!r}, must be one of "
-                + ", ".join(EXPIRATION_POLICIES),
-                "expiration_policy",
-            )
         if policy == POLICY_REDIRECT and not self.expiry_queue and not self.dead_letter_queue:
             raise DefinitionInvalid(
                 f"queue {self.name!r}: expiration_policy is 'redirect', but neither expiry_queue nor "
@@ -275,12 +232,11 @@ class QueueDefinition:
 
 _NEVER: Final = object()
 
-
-def _check_number(queue: str, name: str, value: int, lowest: int) -> None:
-    if value < lowest:
-        raise DefinitionInvalid(f"queue {queue!r}: {name} is {value}, must be {lowest} or more", name)
-    if value > MAX_NUMBER:
-        raise DefinitionInvalid(f"queue {queue!r}: {name} is {value}, must be {MAX_NUMBER} or less", name)
+QUEUE_BOUNDS: Final = bounds_of(QueueDefinition)
+QUEUE_SETTINGS: Final = tuple(
+    each.name for each in fields(QueueDefinition) if each.name not in IDENTITY_FIELDS
+)
+"""What can be set of a queue, topic or subscription."""
 
 
 @dataclass(frozen=True)
@@ -317,9 +273,9 @@ class ManagerOptions:
     """Where undeliverable messages that came through channels go [DEADQ]; "" nowhere."""
     default_transmission_queue: str = ""
     """For queue managers that have no transmission queue of their own [DEFXMITQ]; "" none."""
-    report_persistence: str = "message"
+    report_persistence: str = setting("message", choices=("message", *DELIVERY_MODES))
     """Of reports: "message" as the message, "persistent", or "non-persistent"."""
-    max_hops: int = 16
+    max_hops: int = setting(16, least=1, most=MAX_HOPS)
     """Transmission queues that one message may be put on before it counts as going in a circle."""
     max_channels: int = 10_000
     max_channel_partners: int = 1000
@@ -380,44 +336,44 @@ class ManagerOptions:
     quota_messages: int = NO_LIMIT
     """The broker's quota: all destinations together that have none of their own, current and pending."""
     quota_bytes: int = NO_LIMIT
-    quota_policy: str = POLICY_FIFO
+    quota_policy: str = setting(POLICY_FIFO, choices=POLICIES)
     messages_threshold_high: int = NO_LIMIT
     """Thresholds of the broker: of all destinations together, under whatever quota. −1 off."""
     messages_threshold_low: int = NO_LIMIT
     bytes_threshold_high: int = NO_LIMIT
     bytes_threshold_low: int = NO_LIMIT
-    send_timeout_ms: int = 10
+    send_timeout_ms: int = setting(10, least=0)
     """How long a send waits for room where its link doesn't say; 0 not at all."""
-    max_send_timeout_ms: int = 60_000
+    max_send_timeout_ms: int = setting(60_000, least=0)
     """The longest that a link may ask for."""
-    max_blocked_bytes: int = 128 << 20
+    max_blocked_bytes: int = setting(128 << 20, least=0)
     """Sends that wait for room, all links, overhead included; one more is refused."""
-    max_blocked_bytes_per_link: int = 8 << 20
+    max_blocked_bytes_per_link: int = setting(8 << 20, least=0)
     flow_control: bool = True
     """Whether senders to a destination above its threshold are slowed down."""
-    flow_maximum: int = 500
+    flow_maximum: int = setting(500, least=1)
     """Messages a second with which a sender that is slowed down begins."""
-    flow_minimum: int = 50
+    flow_minimum: int = setting(50, least=1)
     """Messages a second to which it comes down."""
-    flow_interval_s: int = 60
+    flow_interval_s: int = setting(60, least=1)
     """In this time."""
-    flow_steps: int = 10
+    flow_steps: int = setting(10, least=1, most=1000)
     """In so many steps."""
     name: str = "postroom"
     """Of the queue manager: the origin in the unique ids that it derives."""
-    max_store_requests: int = 10_000
+    max_store_requests: int = setting(10_000, least=1)
     """Requests to message stores that wait, for a message or for a read; one more is refused."""
     max_store_readers: int = 64
     """Such requests that have bodies in memory, `store_page_bytes` or one batch each; the others wait."""
-    max_store_wait_ms: int = 3_600_000
+    max_store_wait_ms: int = setting(3_600_000, least=1)
     """The longest that one may wait for a message."""
-    max_confirm_id_entries: int = 100_000
+    max_confirm_id_entries: int = setting(100_000, least=1)
     """What one confirm id may hold on one queue."""
-    max_browse_lock_entries: int = 10_000
+    max_browse_lock_entries: int = setting(10_000, least=1)
     """What one browse may lock."""
-    browse_lock_ms: int = 300_000
+    browse_lock_ms: int = setting(300_000, least=0)
     """The lease of a browse lock: what is still locked then is unlocked; 0 never."""
-    max_scanned_entries: int = 100_000
+    max_scanned_entries: int = setting(100_000, least=1)
     """Messages whose bodies one request compares in vain with the properties that it asks for."""
     store_page_entries: int = 1000
     """Messages in one answer of the message store."""
@@ -431,35 +387,35 @@ class ManagerOptions:
     """Open cursors of message management; one more is refused."""
     max_cursor_entries: int = 1_000_000
     """Messages of one cursor, 8 bytes each."""
-    max_transactions: int = 10_000
-    max_transaction_entries: int = 100_000
-    transaction_timeout_ms: int = 300_000
+    max_transactions: int = setting(10_000, least=1)
+    max_transaction_entries: int = setting(100_000, least=1)
+    transaction_timeout_ms: int = setting(300_000, least=0)
     """An open local transaction is rolled back after this time; 0 never."""
-    max_branch_messages: int = 256
+    max_branch_messages: int = setting(256, least=1, most=MAX_BRANCH_MESSAGES)
     """Put and received in one XA branch; one more rolls it back. At most `MAX_BRANCH_MESSAGES`."""
-    max_branches: int = 10_000
+    max_branches: int = setting(10_000, least=1)
     """XA branches that are not rolled back, prepared and heuristic ones included; one more can't start."""
     max_rolled_back_branches: int = 1000
     """Those remembered after their rollback, for whoever asks; the oldest is forgotten first."""
-    branch_idle_timeout_ms: int = 300_000
+    branch_idle_timeout_ms: int = setting(300_000, least=0)
     """An XA branch that is not prepared and has heard nothing for so long is rolled back; 0 never."""
-    max_sinks: int = 10_000
+    max_sinks: int = setting(10_000, least=1)
     """Spark sinks (apps) that are known; one more is refused."""
-    max_sink_branches: int = 10_000
+    max_sink_branches: int = setting(10_000, least=1)
     """Undecided sink branches; one more can't begin."""
-    max_sink_branch_messages: int = 100_000
+    max_sink_branch_messages: int = setting(100_000, least=1, most=1_000_000)
     """In one sink branch, an entry for each subscription that it is published to."""
-    max_sink_messages: int = 1_000_000
+    max_sink_messages: int = setting(1_000_000, least=1, most=10_000_000)
     """In all undecided sink branches, which are decided at once; a put above it is refused."""
-    max_sink_bytes: int = 16 << 30
+    max_sink_bytes: int = setting(16 << 30, least=1)
     """Likewise; they lie in the ledger, not in memory."""
-    sink_branch_lease_ms: int = 86_400_000
+    sink_branch_lease_ms: int = setting(86_400_000, least=1)
     """A sink branch that is undecided for so long, since it began or was sealed, is rolled back."""
-    sink_batches_remembered: int = 16
+    sink_batches_remembered: int = setting(16, least=1, most=1000)
     """Decided batches of each sink that are told from others by their digests."""
-    max_spark_subscriptions: int = 1000
+    max_spark_subscriptions: int = setting(1000, least=1)
     """Those that have ended and are not deleted included."""
-    max_spark_window: int = 1_000_000
+    max_spark_window: int = setting(1_000_000, least=1, most=10_000_000)
     """Messages that one Spark subscription may hold."""
     max_assigned_per_turn: int = 16 << 10
     """Entries given to Spark subscriptions, or taken back from one that has ended."""

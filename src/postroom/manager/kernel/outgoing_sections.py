@@ -3,6 +3,7 @@
 from mypy_extensions import i64
 
 from postroom.amqp.errors import DecodeError
+from postroom.amqp.message.message_fields import MessageFields
 from postroom.amqp.message.rewrite import with_expiry
 from postroom.manager.kernel.entry import Entry
 from postroom.model import numbers as n
@@ -20,6 +21,13 @@ def outgoing_sections(entry: Entry, body: bytes) -> bytes:
         return with_expiry(body, entry.expiry_us)
     except DecodeError:
         return body  # a bad message harms no reader
+
+
+def fields_of(entry: Entry, body: bytes) -> MessageFields:
+    """What selectors see of ``entry``."""
+    durable = entry.flags & n.FLAG_DURABLE != 0
+    sections = outgoing_sections(entry, body)
+    return MessageFields(entry.priority, durable, entry.delivery_count, sections, entry.annotations)
 
 
 def expiry_flag(parent: Entry) -> i64:

@@ -13,13 +13,13 @@ from mypy_extensions import i64
 from postroom.manager.kernel.destination_checks import POLICIES, POLICY_FIFO, POLICY_PREEMPTIVE
 from postroom.manager.kernel.errors import DefinitionInvalid, NameNotAllowed
 from postroom.manager.kernel.quota_pool import NO_LIMIT, Pool
+from postroom.model.settings import bounds_of, first_fault, setting
 
 if TYPE_CHECKING:
-    from postroom.manager.queues.queue import Queue
+    from postroom.manager.kernel.destination import Destination
 
 KIND_QUOTA: Final = "quota"
 MAX_QUOTA_NAME_BYTES: Final = 255
-MAX_MAXIMUM: Final = 1 << 52
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class QuotaDefinition:
     name: str
     messages_maximum: int = NO_LIMIT
     bytes_maximum: int = NO_LIMIT
-    policy: str = POLICY_FIFO
+    policy: str = setting(POLICY_FIFO, choices=POLICIES)
     """"fifo": sends that wait go in in the order in which they came; "preemptive": whichever fits."""
     shared: bool = True
     """One pool for all destinations; otherwise one of this size for each."""
@@ -41,19 +41,9 @@ class QuotaDefinition:
             raise NameNotAllowed(
                 f"quota name {self.name[:40]!r} must have 1 to {MAX_QUOTA_NAME_BYTES} bytes, all printable"
             )
-        if self.policy not in POLICIES:
-            raise DefinitionInvalid(
-                f"quota {self.name!r}: policy is {self.policy!r}, must be 'fifo' or 'preemptive'", "policy"
-            )
-        for key, value in (
-            ("messages_maximum", self.messages_maximum),
-            ("bytes_maximum", self.bytes_maximum),
-        ):
-            if value < NO_LIMIT:
-                raise DefinitionInvalid(f"quota {self.name!r}: {key} is {value}, must be −1 or more", key)
-            if value > MAX_MAXIMUM:
-                what = f"quota {self.name!r}: {key} is {value}, must be {MAX_MAXIMUM} or less"
-                raise DefinitionInvalid(what, key)
+        key, fault = first_fault(self, _BOUNDS)
+        if fault:
+            raise DefinitionInvalid(f"quota {self.name!r}: {fault}", key)
 
     def to_record(self) -> dict[str, object]:
         """As JSON-able fields, for the ledger."""
@@ -67,6 +57,9 @@ class QuotaDefinition:
         return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
 
 
+_BOUNDS: Final = bounds_of(QuotaDefinition)
+
+
 @final
 class Quota:
     """One quota resource and the destinations under it."""
@@ -74,7 +67,7 @@ class Quota:
     def __init__(self, id: i64, definition: QuotaDefinition, changed: list[Pool]) -> None:
         self.id: i64 = id
         self.name = definition.name
-        self.members: list[Queue] = []
+        self.members: list[Destination] = []
         self.pool = Pool(f"quota {definition.name!r}", changed)
         """What is shared; a template's stays empty."""
         self.define(definition)
@@ -88,7 +81,7 @@ class Quota:
         """The shared pool, or the private ones of the members."""
         if self.definition.shared:
             return [self.pool]
-        return [queue.pool for queue in self.members if queue.pool is not None]
+        return [queue.quota.pool for queue in self.members if queue.quota.pool is not None]
 
     def limit(self, pool: Pool) -> None:
         """Give a pool of this quota its limits."""

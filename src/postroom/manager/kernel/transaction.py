@@ -11,10 +11,10 @@ from postroom.model import numbers as n
 if TYPE_CHECKING:
     from postroom.manager.kernel.consumer import Consumer
     from postroom.manager.kernel.core import Core
+    from postroom.manager.kernel.duplicate_window import DuplicateWindow
     from postroom.manager.kernel.effects import Sink
     from postroom.manager.kernel.entry import Entry
     from postroom.manager.producing.blocked_sends import BlockedSend
-    from postroom.manager.queues.duplicate_detection import DuplicateWindow
 
 
 @final

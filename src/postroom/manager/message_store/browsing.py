@@ -12,7 +12,6 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Asker
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded, NoMatchingMessage
-from postroom.manager.kernel.holders import open_lock
 from postroom.manager.message_store import entry_verbs as store
 from postroom.manager.message_store.filter import (
     StoreFilter,
@@ -22,6 +21,7 @@ from postroom.manager.message_store.filter import (
     priorities_of,
     unique_id_of,
 )
+from postroom.manager.message_store.holders import open_lock
 from postroom.manager.message_store.pending_requests import ReadsNeeded
 from postroom.manager.message_store.verbs import (
     StoreAnswer,

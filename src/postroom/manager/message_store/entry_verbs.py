@@ -10,7 +10,9 @@ from mypy_extensions import i64
 
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
-from postroom.manager.kernel.holders import (
+from postroom.manager.kernel.memory import drop_body
+from postroom.manager.kernel.transitions import step
+from postroom.manager.message_store.holders import (
     NO_LOCK,
     BrowseLock,
     ConfirmIdHolder,
@@ -21,12 +23,10 @@ from postroom.manager.kernel.holders import (
     note_confirmed,
     store_of,
 )
-from postroom.manager.kernel.memory import drop_body
-from postroom.manager.kernel.transitions import step
 from postroom.manager.queues.entry_lookup import Spot, pick
 from postroom.manager.queues.expiry import expired
 from postroom.manager.queues.placement import add_committed, delay, ended, why_put_waits
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.queues.returned_entries import come_back
 from postroom.model import numbers as n
 
@@ -39,38 +39,38 @@ Holder = BrowseLock | ConfirmIdHolder
 def hold_put(core: Core, entry: Entry, holder: ConfirmIdHolder, unique_id: bytes) -> None:
     """``entry`` has been put under a confirm id."""
     holder.entries[int(entry.serial)] = entry
-    keep(core, entry.queue, entry, unique_id)
+    keep(core, as_queue(entry.queue), entry, unique_id)
 
 
 def get(core: Core, spot: Spot) -> None:
     """getMessage without confirm id: the entry is consumed."""
-    entry = pick(core, spot.entry.queue, spot)
+    entry = pick(core, as_queue(spot.entry.queue), spot)
     step(core, entry, n.EVENT_GET, 0, 0, None, 0)
     ended(core, entry)
 
 
 def acquire(core: Core, spot: Spot, holder: ConfirmIdHolder, unique_id: bytes) -> None:
     """getMessage under a confirm id."""
-    entry = pick(core, spot.entry.queue, spot)
+    entry = pick(core, as_queue(spot.entry.queue), spot)
     step(core, entry, n.EVENT_ACQUIRE, n.CONFIRM_ID, holder.id, holder, 0)
     drop_body(core, entry)
     holder.entries[int(entry.serial)] = entry
-    keep(core, entry.queue, entry, unique_id)
+    keep(core, as_queue(entry.queue), entry, unique_id)
 
 
 def lock(core: Core, spot: Spot, by: BrowseLock, unique_id: bytes) -> Entry:
     """browseMessagesAndLock: one of the messages found."""
-    entry = pick(core, spot.entry.queue, spot)
+    entry = pick(core, as_queue(spot.entry.queue), spot)
     step(core, entry, n.EVENT_LOCK, n.BROWSE_LOCK, by.id, by, 0)
     drop_body(core, entry)
     by.entries[int(entry.serial)] = entry
-    keep(core, entry.queue, entry, unique_id)
+    keep(core, as_queue(entry.queue), entry, unique_id)
     return entry
 
 
 def delete(core: Core, spot: Spot) -> None:
     """deleteMessage of an available entry."""
-    entry = pick(core, spot.entry.queue, spot)
+    entry = pick(core, as_queue(spot.entry.queue), spot)
     step(core, entry, n.EVENT_DELETE, 0, 0, None, 0)
     ended(core, entry)
 
@@ -101,7 +101,7 @@ def confirm_put(core: Core, entry: Entry) -> None:
         delay(core, entry)
         return
     entry.place = position
-    add_committed(core, entry.queue, entry)
+    add_committed(core, as_queue(entry.queue), entry)
     core.woken.append(entry.queue)
 
 
@@ -143,7 +143,7 @@ def _lock_again(core: Core, entry: Entry, detail: bytes) -> None:
     step(core, entry, n.EVENT_UNDO, n.BROWSE_LOCK, by.id, by, 0, detail)
     by.entries[int(entry.serial)] = entry
     by.got -= 1
-    close_if_empty(core, entry.queue, holder)
+    close_if_empty(core, as_queue(entry.queue), holder)
     if by.over:
         unlock(core, entry, detail)
 
@@ -151,7 +151,7 @@ def _lock_again(core: Core, entry: Entry, detail: bytes) -> None:
 def _let_go(core: Core, entry: Entry) -> None:
     """Its holder holds it no longer."""
     holder = entry.owner
-    queue = entry.queue
+    queue = as_queue(entry.queue)
     forget(queue, entry)
     if isinstance(holder, BrowseLock):
         del holder.entries[int(entry.serial)]
@@ -255,7 +255,7 @@ def restore_holders(core: Core, rows: "list[HolderRow]") -> dict[int, Holder]:
     found: dict[int, Holder] = {}
     for row in rows:  # locks first, since confirm ids name them
         if row.holder_kind == n.BROWSE_LOCK:
-            queue = core.queues_by_id[int(row.detail["queue"])]
+            queue = as_queue(core.queues_by_id[int(row.detail["queue"])])
             by = BrowseLock(row.holder, int(row.detail["confirm_id"]), int(row.detail["until_us"]))
             by.since_us, by.user = int(row.detail["since_us"]), str(row.detail["user"])
             store_of(queue).locks[row.holder] = by
@@ -268,7 +268,7 @@ def restore_holders(core: Core, rows: "list[HolderRow]") -> dict[int, Holder]:
 
 
 def _restore_confirm_id(core: Core, id: i64, detail: dict[str, Any]) -> ConfirmIdHolder:
-    queue = core.queues_by_id[int(detail["queue"])]
+    queue = as_queue(core.queues_by_id[int(detail["queue"])])
     confirm_id, lock_id = int(detail["confirm_id"]), int(detail["lock"])
     store = store_of(queue)
     holder = ConfirmIdHolder(id, confirm_id, store.locks[lock_id] if lock_id != NO_LOCK else None)
@@ -289,7 +289,7 @@ def restore_held(core: Core, entry: Entry, holders: dict[int, Holder]) -> bool:
         holder.entries[int(entry.serial)] = entry
         if holder.lock is not None:
             holder.lock.got += 1
-    keep(core, entry.queue, entry, b"")
+    keep(core, as_queue(entry.queue), entry, b"")
     return True
 
 

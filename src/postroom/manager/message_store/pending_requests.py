@@ -17,10 +17,10 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Asker, Fetch, IdRead, Reply
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded, ManagerError, NoMatchingMessage
-from postroom.manager.kernel.holders import store_of
+from postroom.manager.message_store.holders import store_of
 from postroom.manager.queues.entry_lookup import find, pick
 from postroom.manager.queues.message_ids import IdIndex, serials_on
-from postroom.manager.queues.queue import PRIORITIES, Queue
+from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
 from postroom.manager.queues.unreadable_bodies import without_body
 from postroom.model.ids import NO_IDS, MessageIds
 
@@ -142,7 +142,7 @@ def _over(core: Core, request: StoreRequest) -> None:
     if request.waiting:
         waiting = store_of(request.queue).waiting
         waiting.remove(request)
-        request.queue.watched = bool(waiting) or request.queue.armed
+        request.queue.schedule.watched = bool(waiting) or request.queue.schedule.armed
 
 
 # -- waiting for a message
@@ -153,7 +153,7 @@ def _wait(core: Core, request: StoreRequest) -> None:
     if not request.waiting:
         request.waiting = True
         store_of(request.queue).waiting.append(request)
-        request.queue.watched = True
+        request.queue.schedule.watched = True
         core.deadline_order += 1
         heapq.heappush(core.store_deadlines, (request.until_us, core.deadline_order, request))
 
@@ -162,9 +162,10 @@ def serve(core: Core) -> None:
     """Something may have become available on these queues: run who waits there, trigger their channels."""
     watched = core.watched
     core.watched = []
-    for queue in watched:
-        queue.news = False
-        if queue.armed:
+    for destination in watched:
+        queue = as_queue(destination)
+        queue.schedule.news = False
+        if queue.schedule.armed:
             triggering.notice(core, queue)
         if queue.store is not None:
             for request in list(queue.store.waiting):
@@ -268,7 +269,7 @@ def _read_index(core: Core, request: StoreRequest) -> None:
 def index_of(queue: Queue) -> IdIndex:
     """The queue's index, if it is complete. Raises ReadsNeeded."""
     index = queue.ids
-    if index is None and queue.empty():
+    if index is None and queue.is_empty():
         index = queue.ids = IdIndex()
         index.ready = True
     if index is None or not index.ready:

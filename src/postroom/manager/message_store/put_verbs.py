@@ -4,6 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from postroom.manager.kernel import overrides
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Asker
@@ -16,7 +17,6 @@ from postroom.manager.kernel.errors import (
     MessageTooLarge,
     ReportOptionsInvalid,
 )
-from postroom.manager.kernel.holders import NO_CONFIRM_ID, ConfirmIdHolder
 from postroom.manager.kernel.memory import admit
 from postroom.manager.message_store import entry_verbs as store
 from postroom.manager.message_store.filter import (
@@ -26,6 +26,7 @@ from postroom.manager.message_store.filter import (
     serials_by_id,
     unique_id_of,
 )
+from postroom.manager.message_store.holders import NO_CONFIRM_ID, ConfirmIdHolder
 from postroom.manager.message_store.pending_requests import StoreRequest
 from postroom.manager.message_store.verbs import StoreVerb, check_unique_id, done, may_confirm, no_match
 from postroom.manager.producing.put import (
@@ -38,7 +39,6 @@ from postroom.manager.producing.put import (
     refusal,
 )
 from postroom.manager.producing.put import store as put_available
-from postroom.manager.queues import overrides
 from postroom.manager.queues.entry_lookup import Spot, find, find_busy
 from postroom.manager.queues.queue import Queue
 from postroom.manager.reports.report_checks import check_options

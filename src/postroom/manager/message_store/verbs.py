@@ -18,14 +18,6 @@ from postroom.manager.kernel.errors import (
     QueueNotFound,
     RequestInvalid,
 )
-from postroom.manager.kernel.holders import (
-    NO_CONFIRM_ID,
-    BrowseLock,
-    ConfirmIdHolder,
-    QueueStore,
-    confirm_id_holder,
-    store_of,
-)
 from postroom.manager.kernel.outgoing_sections import outgoing_sections
 from postroom.manager.message_store import entry_verbs as store
 from postroom.manager.message_store.filter import (
@@ -36,6 +28,14 @@ from postroom.manager.message_store.filter import (
     matching,
     need_ids,
     unique_id_of,
+)
+from postroom.manager.message_store.holders import (
+    NO_CONFIRM_ID,
+    BrowseLock,
+    ConfirmIdHolder,
+    QueueStore,
+    confirm_id_holder,
+    store_of,
 )
 from postroom.manager.message_store.pending_requests import MAX_IDS_READ, ReadsNeeded, StoreRequest
 from postroom.manager.queues.queue import Queue
@@ -162,7 +162,7 @@ class Get(StoreVerb):
 
     def run(self, core: Core) -> object:
         self.check_queue()
-        if self.queue.consumption_paused or self.queue.get_inhibited:
+        if self.queue.switches.consumption_paused or self.queue.switches.get_inhibited:
             raise no_match(self.queue, "that can be got now")
         if self.filter.lock_id != 0:
             return self._get_locked(core)

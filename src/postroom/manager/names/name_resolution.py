@@ -29,9 +29,9 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.name_rules import MAX_NAME_BYTES, UNDELIVERED, too_long
 from postroom.manager.kernel.options import USAGE_TRANSMISSION
-from postroom.manager.names.remote_queues import Destination, RemoteQueue, RemoteQueueDefinition
+from postroom.manager.names.remote_queues import RemoteQueue, RemoteQueueDefinition, ResolvedName
 from postroom.manager.queues import registry as queues
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, Subscription
 from postroom.model.mq import Reason, Undelivered, reason_name
 from postroom.model.names import full_address, split_address
 
@@ -55,7 +55,7 @@ _USAGE_ERRORS: Final = (_REMOTE_Q_NAME_ERROR, _XMIT_Q_USAGE_ERROR, _DEF_XMIT_Q_U
 # Resolution.
 
 
-def resolve(core: Core, queue: str, queue_manager: str) -> Destination | Undelivered:
+def resolve(core: Core, queue: str, queue_manager: str) -> ResolvedName | Undelivered:
     """Where a message for ``queue`` at ``queue_manager`` ("": here) is to be put.
 
     Nothing is created. Topics and subscriptions are no destinations: for them a message needs a publisher.
@@ -70,19 +70,19 @@ def resolve(core: Core, queue: str, queue_manager: str) -> Destination | Undeliv
                 _UNKNOWN_OBJECT_NAME, queue[:MAX_NAME_BYTES], queue_manager[:MAX_NAME_BYTES], why
             )
     resolved = _resolve(core, queue, queue_manager)
-    if isinstance(resolved, Destination):
+    if isinstance(resolved, ResolvedName):
         core.names.keep(queue, queue_manager, resolved)
     return resolved
 
 
-def _resolve(core: Core, queue: str, queue_manager: str) -> Destination | Undelivered:
+def _resolve(core: Core, queue: str, queue_manager: str) -> ResolvedName | Undelivered:
     own = core.options.queue_manager
     for _ in range(MAX_DEFINITIONS):
         here = queue_manager in ("", own)
         if here:
             local = core.queues.get(queue)
-            if local is not None and local.subscription is None and queue != UNDELIVERED:
-                return Destination(local, None)
+            if local is not None and not isinstance(local, Subscription) and queue != UNDELIVERED:
+                return ResolvedName(local, None)
         else:
             transmission = core.queues.get(queue_manager)
             if transmission is not None and transmission.definition.usage == USAGE_TRANSMISSION:
@@ -125,11 +125,11 @@ def _unfit(definition: RemoteQueueDefinition, as_queue: bool, own: str) -> str:
     return ""
 
 
-def _onto(transmission: Queue, queue: str, queue_manager: str) -> Destination:
-    return Destination(transmission, TransmissionHeader(queue, queue_manager, 1))
+def _onto(transmission: Queue, queue: str, queue_manager: str) -> ResolvedName:
+    return ResolvedName(transmission, TransmissionHeader(queue, queue_manager, 1))
 
 
-def _by_name(core: Core, name: str, queue: str, queue_manager: str) -> Destination | Undelivered:
+def _by_name(core: Core, name: str, queue: str, queue_manager: str) -> ResolvedName | Undelivered:
     """By the transmission queue that a definition names."""
     transmission = core.queues.get(name)
     if transmission is None:
@@ -141,7 +141,7 @@ def _by_name(core: Core, name: str, queue: str, queue_manager: str) -> Destinati
     return _onto(transmission, queue, queue_manager)
 
 
-def _by_default(core: Core, queue: str, queue_manager: str) -> Destination | Undelivered:
+def _by_default(core: Core, queue: str, queue_manager: str) -> ResolvedName | Undelivered:
     name = core.options.default_transmission_queue
     if not name:
         why = (
@@ -177,23 +177,23 @@ def local_name(core: Core, address: str) -> str:
     return queue if queue_manager == core.options.queue_manager else address
 
 
-def destination(core: Core, address: str) -> Destination:
+def destination(core: Core, address: str) -> ResolvedName:
     """Where a message to ``address`` is to be put. Raises NameUnknown, NameUnusable."""
     queue, queue_manager = (address, "")
     if address not in core.queues and address not in core.names.definitions:
         queue, queue_manager = split_address(address)
     found = resolve(core, queue, queue_manager)
-    if isinstance(found, Destination):
+    if isinstance(found, ResolvedName):
         return found
     raise refused(found)
 
 
-def taker(core: Core, address: str) -> Destination:
+def taker(core: Core, address: str) -> ResolvedName:
     """As `destination`, for an address that need not be elsewhere: subscriptions are met, too. Raises
     QueueNotFound, NameUnknown, NameUnusable."""
     if is_remote(core, address):
         return destination(core, address)
-    return Destination(queues.find(core, address), None)
+    return ResolvedName(queues.find(core, address), None)
 
 
 def refused(why: Undelivered) -> NameUnknown | NameUnusable:
@@ -224,14 +224,14 @@ def check_dead_letter_queue(core: Core) -> None:
 # On the way.
 
 
-def sent_to(core: Core, found: Destination, stored: bytes) -> bytes:
+def sent_to(core: Core, found: ResolvedName, stored: bytes) -> bytes:
     """A message from here as it is put where it leads: for another queue manager with the transmission header
     on, and with a reply-to that others understand."""
     header = found.header
     return stored if header is None else header.put_on(_completed(core, stored))
 
 
-def onward(core: Core, found: Destination, before: TransmissionHeader, stored: bytes) -> bytes | Undelivered:
+def onward(core: Core, found: ResolvedName, before: TransmissionHeader, stored: bytes) -> bytes | Undelivered:
     """A message that came through a channel as it is put where it leads now: ``stored`` without its
     transmission header, which was ``before``.
 

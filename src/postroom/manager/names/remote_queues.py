@@ -88,7 +88,7 @@ class RemoteQueue:
 
 
 @final
-class Destination:
+class ResolvedName:
     """Where a name leads: a queue here; or a transmission queue, with what is put before its messages."""
 
     __slots__ = ("header", "queue")
@@ -105,10 +105,10 @@ class Names:
 
     def __init__(self) -> None:
         self.definitions: dict[str, RemoteQueue] = {}
-        self.resolved: dict[tuple[str, str], Destination] = {}
+        self.resolved: dict[tuple[str, str], ResolvedName] = {}
         """By queue and queue manager; forgotten with every change of a definition."""
 
-    def keep(self, queue: str, queue_manager: str, found: Destination) -> None:
+    def keep(self, queue: str, queue_manager: str, found: ResolvedName) -> None:
         """Have a resolution in mind until something changes."""
         if len(self.resolved) >= MAX_RESOLVED:
             self.resolved.clear()

@@ -14,14 +14,15 @@ from postroom.manager.kernel.effects import Rejected, Sink
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.kernel.transaction import fail
 from postroom.manager.producing.upload import Upload, drop
+from postroom.manager.queues.topic import Topic
 from postroom.model.message import MessageHead
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.consumer import Producer
     from postroom.manager.kernel.core import Core
+    from postroom.manager.kernel.destination import Destination
     from postroom.manager.kernel.quota_pool import Pool, _Stretch
     from postroom.manager.kernel.transaction import Transaction
-    from postroom.manager.queues.queue import Queue
 
 NO_ROOM: Final = "amqp:resource-limit-exceeded"
 ROLLED_BACK: Final = "amqp:transaction:rollback"
@@ -54,7 +55,7 @@ class BlockedSend:
     def __init__(
         self,
         producer: "Producer",
-        queue: "Queue",
+        queue: "Destination",
         head: MessageHead,
         body: bytes | None,
         upload: Upload | None,
@@ -175,7 +176,7 @@ def look_at(core: "Core", send: BlockedSend) -> None:
 
 def free_line(core: "Core", pool: "Pool") -> None:
     """No publish needs room in ``pool`` any more: those that wait for it are looked at, in their order."""
-    publishes = [send for send in pool.line.sends() if send.queue.topic is not None]
+    publishes = [send for send in pool.line.sends() if isinstance(send.queue, Topic)]
     for send in reversed(publishes):  # the last that is added is looked at first
         pool.line.leave(send)
         send.pool = None
@@ -237,7 +238,7 @@ def withdraw_all(core: "Core", producer: "Producer") -> list[int]:
     return tokens
 
 
-def refuse_all(core: "Core", queue: "Queue", condition: str, description: str) -> None:
+def refuse_all(core: "Core", queue: "Destination", condition: str, description: str) -> None:
     """Everything that waits for ``queue`` is refused."""
     if queue.statistics.blocked == 0:
         return

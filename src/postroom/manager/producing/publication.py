@@ -27,8 +27,8 @@ from postroom.manager.queues import tap
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.duplicate_detection import note
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
-from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.topic import Route
+from postroom.manager.queues.queue import Queue, Subscription
+from postroom.manager.queues.topic import Route, Topic
 from postroom.manager.topics import routing
 from postroom.manager.transactions import commit as transactions
 from postroom.model import numbers as n
@@ -40,42 +40,42 @@ _STORED: Final = n.FLAG_BODY_STORED
 def publish(
     core: Core,
     producer: Producer,
-    node: Queue,
+    topic: Topic,
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
     transaction: Transaction | None,
 ) -> tuple[str, str] | None:
-    """Pass a message on to the subscriptions of the topic ``node``.
+    """Pass a message on to the subscriptions of ``topic``.
 
     Why not, as (condition, description), if one of them can't take it: then none gets it. Raises as
     `commit.make_room`.
     """
-    route = routing.route_of(core, node)
+    route = routing.route_of(core, topic)
     takers = _takers(route, route.queues, producer, head, body, upload)
     size: i64 = len(body) if body is not None else upload_size(upload)
-    refused = _refusal(core, node, route, takers, size, head.durable)
+    refused = _refusal(core, topic, route, takers, size, head.durable)
     if refused is not None:
         return refused
     if transaction is not None:
         transactions.make_room(core, transaction, len(takers), size)
-    node.statistics.received += 1
-    node.statistics.received_bytes += size
+    topic.statistics.received += 1
+    topic.statistics.received_bytes += size
     if not takers:
-        _record_unrouted(core, producer, node, head, upload)
+        _record_unrouted(core, producer, topic, head, upload)
     else:
-        _publish_to(core, producer, node, route, takers, head, body, upload, transaction)
+        _publish_to(core, producer, topic, route, takers, head, body, upload, transaction)
     return None
 
 
 def _takers(
     route: Route,
-    queues: list[Queue],
+    queues: list[Subscription],
     producer: Producer,
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
-) -> list[Queue]:
+) -> list[Subscription]:
     """Of ``queues``, all or part of a route, those that want the message."""
     if not route.choosy:
         return queues
@@ -83,10 +83,10 @@ def _takers(
 
 
 def _refusal(
-    core: Core, node: Queue, route: Route, takers: list[Queue], size: i64, durable: bool
+    core: Core, topic: Topic, route: Route, takers: list[Subscription], size: i64, durable: bool
 ) -> tuple[str, str] | None:
     """Why it can't be taken however long it waits."""
-    refused = refusal(core, node, size, durable)
+    refused = refusal(core, topic, size, durable)
     if refused is not None:
         return refused
     for queue in route.closed:
@@ -112,7 +112,7 @@ def _refusal(
 def lacking(
     core: Core,
     producer: Producer,
-    node: Queue,
+    topic: Topic,
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
@@ -122,7 +122,7 @@ def lacking(
 
     There is none where somebody waits who came before it: ``order``, as `BlockedSend.order`.
     """
-    route = routing.route_of(core, node)
+    route = routing.route_of(core, topic)
     if not route.limited:
         return None
     size: i64 = len(body) if body is not None else upload_size(upload)
@@ -134,38 +134,36 @@ def lacking(
     return None
 
 
-def _charges(queues: list[Queue]) -> dict[Pool, int]:
+def _charges(queues: list[Subscription]) -> dict[Pool, int]:
     """How many entries one publish makes in each pool."""
     found: dict[Pool, int] = {}
     for queue in queues:
-        pool = queue.pool
+        pool = queue.quota.pool
         if pool is not None:
             found[pool] = found.get(pool, 0) + 1
     return found
 
 
 def _record_unrouted(
-    core: Core, producer: Producer, node: Queue, head: MessageHead, upload: Upload | None
+    core: Core, producer: Producer, topic: Topic, head: MessageHead, upload: Upload | None
 ) -> None:
     """Nobody wants it: the ledger tells that it came, without its body."""
     if upload is not None:
         abort(core, upload)
-    topic = node.topic
-    assert topic is not None
     topic.unrouted += 1
     nobody = core.routing_sets.find(b"").id
     flags: i64 = n.FLAG_DURABLE if head.durable else 0
     priority = head.priority if head.priority <= 9 else 9
     arrival = Arrival(nobody, n.EVENT_PUT, FIRST, head, priority=priority, flags=flags, expiry_us=0)
-    write_arrival(core, producer, node, arrival, None, None)
+    write_arrival(core, producer, topic, arrival, None, None)
 
 
 def _publish_to(
     core: Core,
     producer: Producer,
-    node: Queue,
+    topic: Topic,
     route: Route,
-    takers: list[Queue],
+    takers: list[Subscription],
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
@@ -173,7 +171,7 @@ def _publish_to(
 ) -> None:
     """Write the arrival, and give everybody his entry."""
     due_us = due_of(core, head)
-    publication = _Publication(core, node, head, body, upload, due_us)
+    publication = _Publication(core, topic, head, body, upload, due_us)
     if len(takers) > 1:
         publication.flags |= n.FLAG_PUBLISHED
     arrival = Arrival(
@@ -196,9 +194,9 @@ def _publish_to(
     arrival.causes = publication.causes
     arrival.due_us = due_us
     arrival.flags = publication.flags | tap.flag(core, takers, publication.flags, body)
-    publication.serial = write_arrival(core, producer, node, arrival, body, upload)
+    publication.serial = write_arrival(core, producer, topic, arrival, body, upload)
     publication.offset = arrival.body_offset
-    note(node, head, transaction)
+    note(topic, head, transaction)
     for queue in takers:
         if queue.ids is not None:
             queue.ids.note(publication.serial, head)
@@ -218,7 +216,7 @@ class _Publication:
     def __init__(
         self,
         core: Core,
-        node: Queue,
+        topic: Topic,
         head: MessageHead,
         body: bytes | None,
         upload: Upload | None,
@@ -227,7 +225,7 @@ class _Publication:
         self.body = body
         self.size: i64 = len(body) if body is not None else upload_size(upload)
         self.priority: i64 = head.priority if head.priority <= 9 else 9
-        self.expiry_us: i64 = expiry_of(core, node, head)
+        self.expiry_us: i64 = expiry_of(core, topic, head)
         self.flags: i64 = flags_of(head, upload, self.expiry_us)
         self.due_us: i64 = due_us
         self.causes: i64 = n.UNBORN if due_us != 0 else 0
@@ -260,7 +258,7 @@ def _give(core: Core, publication: _Publication, queue: Queue) -> None:
         core.reports.note(publication.entry(queue), n.FEEDBACK_COA)
     band = queue.bands[publication.priority]
     backlog = band.backlog
-    idle = not queue.consumers and publication.flags & _STORED != 0
+    idle = not queue.attached.consumers and publication.flags & _STORED != 0
     if idle or _packed(core, queue, band, publication.flags):
         backlog.append(
             publication.serial,
@@ -274,12 +272,12 @@ def _give(core: Core, publication: _Publication, queue: Queue) -> None:
             watch_expiry(core, queue, publication.expiry_us)
     else:
         add_new(core, queue, publication.entry(queue))
-    if queue.ready or queue.browsers or queue.watched:
+    if queue.attached.ready or queue.attached.browsers or queue.schedule.watched:
         core.woken.append(queue)
 
 
 def _packed(core: Core, queue: Queue, band: Band, flags: i64) -> bool:
     """Whether a new entry goes to the backlog though somebody consumes."""
-    if flags & _STORED == 0 or queue.selecting > 0:
+    if flags & _STORED == 0 or queue.selectors.in_use > 0:
         return False
     return must_pack(core, band.live_count(), band.backlog.count)

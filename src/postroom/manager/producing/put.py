@@ -8,18 +8,20 @@ from mypy_extensions import i64
 from postroom.ledger.format.entry_records import Arrival
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.kernel.entry_creation import FIRST_SLOT, first_state
-from postroom.manager.kernel.holders import ConfirmIdHolder
 from postroom.manager.kernel.memory import must_pack
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.kernel.transition_table import FIRST
+from postroom.manager.message_store.holders import ConfirmIdHolder
 from postroom.manager.producing.upload import Upload
 from postroom.manager.queues.duplicate_detection import note
 from postroom.manager.queues.expiry import expire_available, expired
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
 from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.topic import Topic
 from postroom.model import mq
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -33,35 +35,35 @@ PutHolder = Transaction | ConfirmIdHolder
 """Who can have put something that he must confirm."""
 
 
-def refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
+def refusal(core: Core, queue: Destination, size: i64, durable: bool) -> tuple[str, str] | None:
     """Why ``queue`` can't take a message of ``size`` bytes however long it waits: (condition, description).
 
     None if it can, now or when there is room.
     """
-    if queue.closed_to_puts:
-        switch = "production" if queue.production_paused else "insertion"
+    if queue.switches.closed_to_puts:
+        switch = "production" if queue.switches.production_paused else "insertion"
         return CLOSED, f"{queue.definition.kind} {queue.name!r} takes no messages: {switch} is paused"
     return unfit(core, queue, size, durable)
 
 
-def unfit(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
+def unfit(core: Core, queue: Destination, size: i64, durable: bool) -> tuple[str, str] | None:
     """As `refusal`, whatever is paused: the bounds of ``queue`` and of the queue manager."""
-    if size > queue.max_message_bytes:
+    if size > queue.limits.max_message_bytes:
         return TOO_LARGE, (
-            f"message of {size} bytes is larger than the {queue.max_message_bytes} bytes "
+            f"message of {size} bytes is larger than the {queue.limits.max_message_bytes} bytes "
             f"that queue {queue.name!r} takes"
         )
-    if durable and not queue.persistent:
+    if durable and not queue.limits.persistent:
         return NOT_ALLOWED, (
             f"queue {queue.name!r} has no store (persistent = false) and takes no persistent messages: "
             "send it non-persistent, or set allow_persistent_downgrade"
         )
-    if queue.units is not None and queue.units.full():
+    if isinstance(queue, Queue) and queue.units is not None and queue.units.full():
         return NO_ROOM, (
             f"queue {queue.name!r} keeps {queue.units.max_members} messages of units of order in mind "
             "(max_unit_members): send it when some are done"
         )
-    pool = queue.pool
+    pool = queue.quota.pool
     if pool is not None and not pool.could_fit(size):
         return NO_ROOM, no_room_text(pool, size)
     if not durable and core.volatile_bytes + size + ENTRY_OVERHEAD_BYTES > core.max_volatile_bytes:
@@ -74,7 +76,7 @@ def unfit(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str]
 
 def lacking(core: Core, queue: Queue, size: i64) -> Pool | None:
     """The pool that has no room now for a message of ``size`` bytes to ``queue``; None: there is room."""
-    pool = queue.pool
+    pool = queue.quota.pool
     if pool is None or pool.takes(size):
         return None
     _make_room(core, queue)
@@ -98,19 +100,19 @@ def _make_room(core: Core, queue: Queue) -> None:
             entry = band.first()
 
 
-def expiry_of(core: Core, queue: Queue, head: MessageHead) -> i64:
+def expiry_of(core: Core, queue: Destination, head: MessageHead) -> i64:
     """When the message expires: the earliest of its time to live, its absolute time and the queue's
     limit; 0 never.
 
     A time to live of 0 means none, as clients that write the header in full mean it.
     """
-    soonest: i64 = head.expiry_us if queue.respects_ttl else 0
-    if head.ttl_ms > 0 and queue.respects_ttl:
+    soonest: i64 = head.expiry_us if queue.limits.respects_ttl else 0
+    if head.ttl_ms > 0 and queue.limits.respects_ttl:
         by_ttl = core.now_us + head.ttl_ms * 1000
         if soonest == 0 or by_ttl < soonest:
             soonest = by_ttl
-    if queue.max_ttl_us >= 0:
-        by_queue = core.now_us + queue.max_ttl_us
+    if queue.limits.max_ttl_us >= 0:
+        by_queue = core.now_us + queue.limits.max_ttl_us
         if soonest == 0 or by_queue < soonest:
             soonest = by_queue
     return soonest
@@ -149,7 +151,7 @@ def store(
         core.reports.note(new, n.FEEDBACK_COA)
     band = queue.bands[priority]
     packed = flags & n.FLAG_BODY_STORED != 0 and must_pack(core, band.live_count(), band.backlog.count)
-    if packed and queue.selecting == 0 and queue.units is None:
+    if packed and queue.selectors.in_use == 0 and queue.units is None:
         band.backlog.append(serial, serial, expiry_us, offset, size, flags)
         if expiry_us != 0:
             watch_expiry(core, queue, expiry_us)
@@ -234,7 +236,7 @@ def new_entry(
 def write_arrival(
     core: Core,
     producer: Producer,
-    queue: Queue,
+    queue: Destination,
     arrival: Arrival,
     body: bytes | None,
     upload: Upload | None,
@@ -246,7 +248,7 @@ def write_arrival(
     """
     if not producer.recorded:
         core.record_producer(producer)
-    queue.active_us = core.now_us
+    queue.schedule.active_us = core.now_us
     arrival.producer = producer.id
     flags = arrival.flags
     if producer.adverse:
@@ -257,7 +259,7 @@ def write_arrival(
         flags |= n.FLAG_RECEIVED
         arrival.parent_serial = producer.origin_serial
         arrival.parent_queue = producer.sequence
-    elif queue.topic is not None:
+    elif isinstance(queue, Topic):
         arrival.parent_queue = queue.id
     arrival.flags = flags
     if upload is not None:
@@ -270,6 +272,8 @@ def write_arrival(
         if flags & (n.FLAG_BODY_STORED | n.FLAG_TAPPED) != 0:
             arrival.body = body
     serial = core.ledger.arrival(arrival)
+    if not isinstance(queue, Queue):
+        return serial
     if queue.ids is not None:
         queue.ids.note(serial, arrival.properties)
     if queue.units is not None:

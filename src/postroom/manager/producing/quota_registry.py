@@ -5,15 +5,15 @@ from typing import Final
 
 from postroom.ledger.format.records import RecordType
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.destination_checks import POLICY_PREEMPTIVE, check_thresholds
 from postroom.manager.kernel.errors import LimitExceeded, QueueDeleted, QuotaExists, QuotaInUse, QuotaNotFound
 from postroom.manager.kernel.meter import Meter, Thresholds
 from postroom.manager.kernel.options import QueueDefinition
+from postroom.manager.kernel.overrides import overrides_of
 from postroom.manager.kernel.quota_definition import Quota, QuotaDefinition
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.producing import blocked_sends
-from postroom.manager.queues.overrides import overrides_of
-from postroom.manager.queues.queue import Queue
 
 _DEFINED: Final = int(RecordType.QUEUE_DEFINED)
 _DELETED: Final = int(RecordType.QUEUE_DELETED)
@@ -96,23 +96,23 @@ def check(core: Core, definition: QueueDefinition) -> None:
         check_thresholds(definition, maxima.messages_maximum, maxima.bytes_maximum)
 
 
-def bind(core: Core, queue: Queue) -> None:
+def bind(core: Core, queue: Destination) -> None:
     """Put a destination under the quota that its definition says, with its thresholds and overrides.
 
     Sends that wait for it while it was under another are failed.
     """
     queue.overrides = overrides_of(queue.definition)
-    queue.persistent = queue.definition.persistent
-    before = queue.pool
+    queue.limits.persistent = queue.definition.persistent
+    before = queue.quota.pool
     pool = _pool_for(core, queue)
     if pool is not before:
-        queue.pool = pool
+        queue.quota.pool = pool
         text = f"queue {queue.name!r} has come under another quota: send it again"
         blocked_sends.refuse_all(core, queue, REPOINTED, text)
     _measure(core, queue, pool)
 
 
-def _measure(core: Core, queue: Queue, pool: Pool | None) -> None:
+def _measure(core: Core, queue: Destination, pool: Pool | None) -> None:
     statistics, definition = queue.statistics, queue.definition
     meter = statistics.meter
     has_thresholds = definition.messages_threshold_high >= 0 or definition.bytes_threshold_high >= 0
@@ -134,22 +134,22 @@ def _measure(core: Core, queue: Queue, pool: Pool | None) -> None:
         )
 
 
-def _pool_for(core: Core, queue: Queue) -> Pool | None:
+def _pool_for(core: Core, queue: Destination) -> Pool | None:
     """The pool that it is charged to; one for itself is kept as long as it is under the same quota."""
-    definition, before = queue.definition, queue.quota
+    definition, before = queue.definition, queue.quota.resource
     quota = core.quotas.get(definition.quota) if definition.quota else None
     _join(core, queue, quota)
     limited = definition.max_messages >= 0 or definition.max_bytes >= 0
     if quota is None and not limited:
-        queue.has_own_pool = False
+        queue.quota.has_own_pool = False
         return core.broker_pool if core.broker_pool.limited() else None
     if quota is not None and quota.definition.shared:
-        queue.has_own_pool = False
+        queue.quota.has_own_pool = False
         return quota.pool
-    pool = queue.pool
-    if pool is None or not queue.has_own_pool or quota is not before:
+    pool = queue.quota.pool
+    if pool is None or not queue.quota.has_own_pool or quota is not before:
         pool = Pool(f"queue {queue.name!r}", core.changed_pools)
-    queue.has_own_pool = True
+    queue.quota.has_own_pool = True
     _limit_own(pool, definition, quota)
     return pool
 
@@ -162,16 +162,16 @@ def _limit_own(pool: Pool, definition: QueueDefinition, quota: Quota | None) -> 
         pool.limit(definition.max_messages, definition.max_bytes, preemptive)
 
 
-def _join(core: Core, queue: Queue, quota: Quota | None) -> None:
-    before = queue.quota
+def _join(core: Core, queue: Destination, quota: Quota | None) -> None:
+    before = queue.quota.resource
     if before is not None and before is not quota:
         before.members.remove(queue)
     if quota is not None and before is not quota:
         quota.members.append(queue)
-    queue.quota = quota
+    queue.quota.resource = quota
 
 
-def unbind(core: Core, queue: Queue) -> None:
+def unbind(core: Core, queue: Destination) -> None:
     """The destination is deleted: nothing waits for it any more."""
     blocked_sends.refuse_all(core, queue, QueueDeleted.condition, queue.deleted_text())
     _join(core, queue, None)

@@ -20,7 +20,7 @@ _STORAGE_NOT_AVAILABLE: Final = int(Reason.STORAGE_NOT_AVAILABLE)
 
 def refusal_of(core: Core, queue: Queue, head: MessageHead, size: i64) -> tuple[int, str] | None:
     """Why ``queue`` doesn't take it now, as (MQRC_, sentence)."""
-    if queue.closed_to_puts:
+    if queue.switches.closed_to_puts:
         return _PUT_INHIBITED, f"queue {queue.name!r} takes no messages: production or insertion is paused"
     if size > core.options.max_message_bytes:
         limit = core.options.max_message_bytes
@@ -34,13 +34,13 @@ def refusal_of(core: Core, queue: Queue, head: MessageHead, size: i64) -> tuple[
 
 def _reason_of(core: Core, queue: Queue, head: MessageHead, size: i64) -> int:
     """Which of the causes that `put.unfit` has found it is."""
-    if size > queue.max_message_bytes:
+    if size > queue.limits.max_message_bytes:
         return _TOO_BIG_FOR_Q
-    if head.durable and not queue.persistent:
+    if head.durable and not queue.limits.persistent:
         return _PERSISTENT_NOT_ALLOWED
     if queue.units is not None and queue.units.full():
         return _Q_FULL
-    pool = queue.pool
+    pool = queue.quota.pool
     if pool is not None and not pool.could_fit(size):
         return _TOO_BIG_FOR_Q if 0 <= pool.max_bytes < size else _Q_FULL
     return _STORAGE_NOT_AVAILABLE

@@ -10,8 +10,10 @@ from typing import Final
 from mypy_extensions import i64
 
 from postroom.manager.consuming import dispatch
+from postroom.manager.kernel import overrides
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Rejected, Sink
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.kernel.errors import ManagerError, QueueDeleted
@@ -22,8 +24,8 @@ from postroom.manager.producing.blocked_sends import BlockedSend
 from postroom.manager.producing.put import NO_ROOM, lacking, no_room_text, refusal, store
 from postroom.manager.producing.upload import Upload, abort
 from postroom.manager.queues import duplicate_detection as duplicates
-from postroom.manager.queues import overrides
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
+from postroom.manager.queues.topic import Topic
 from postroom.manager.reports.report_checks import check_options
 from postroom.manager.transactions import commit as transactions
 from postroom.model import numbers as n
@@ -39,7 +41,7 @@ DROPPED: Final = 3
 def send(
     core: Core,
     producer: Producer,
-    queue: Queue,
+    queue: Destination,
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
@@ -77,15 +79,20 @@ def send(
         return REFUSED
     if token >= 0:
         _accept(core, sink, token, transaction)
-    if queue.ready or queue.browsers or queue.watched:
+    if isinstance(queue, Queue) and _is_awaited(queue):
         dispatch.dispatch(core, queue)
     return TAKEN
+
+
+def _is_awaited(queue: Queue) -> bool:
+    """Whether somebody may take at once what has come."""
+    return bool(queue.attached.ready or queue.attached.browsers or queue.schedule.watched)
 
 
 def _refused_unheard(
     core: Core,
     producer: Producer,
-    queue: Queue,
+    queue: Destination,
     size: i64,
     transaction: Transaction | None,
     refused: tuple[str, str],
@@ -97,7 +104,7 @@ def _refused_unheard(
 
 
 def _dropped(
-    core: Core, queue: Queue, head: MessageHead, sink: Sink, token: i64, transaction: Transaction | None
+    core: Core, queue: Destination, head: MessageHead, sink: Sink, token: i64, transaction: Transaction | None
 ) -> bool:
     """Whether it was sent before: accepted again, and that is all."""
     if queue.duplicates is None or not duplicates.drops(core, queue, head, transaction):
@@ -115,7 +122,7 @@ def _accept(core: Core, sink: Sink, token: i64, transaction: Transaction | None)
 
 
 def _unfit(
-    core: Core, queue: Queue, head: MessageHead, body: bytes | None, upload: Upload | None, size: i64
+    core: Core, queue: Destination, head: MessageHead, body: bytes | None, upload: Upload | None, size: i64
 ) -> tuple[str, str] | None:
     """Why it can't be taken at all: what the destination refuses, or report options that can't be."""
     refused = _refusal(core, queue, size, head.durable)
@@ -125,9 +132,9 @@ def _unfit(
     return refused
 
 
-def _refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
+def _refusal(core: Core, queue: Destination, size: i64, durable: bool) -> tuple[str, str] | None:
     """Why it can't be taken however long it waits: (condition, description)."""
-    if queue.topic is not None:
+    if isinstance(queue, Topic):
         return None  # said by `publication.publish`, which knows who would get it
     return refusal(core, queue, size, durable)
 
@@ -135,22 +142,22 @@ def _refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, s
 def _lacking(
     core: Core,
     producer: Producer,
-    queue: Queue,
+    queue: Destination,
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
     size: i64,
 ) -> Pool | None:
     """Where there is no room now for one that has just come; None where there is."""
-    if queue.topic is not None:
+    if isinstance(queue, Topic):
         return publication.lacking(core, producer, queue, head, body, upload, core.deadline_order + 1)
-    return lacking(core, queue, size)
+    return lacking(core, as_queue(queue), size)
 
 
 def _take(
     core: Core,
     producer: Producer,
-    queue: Queue,
+    queue: Destination,
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
@@ -159,14 +166,14 @@ def _take(
     """Store it; why not, as (condition, description)."""
     first = core.ledger.next_position
     try:
-        if queue.topic is not None:
+        if isinstance(queue, Topic):
             refused = publication.publish(core, producer, queue, head, body, upload, transaction)
             if refused is not None:
                 return refused
         elif transaction is not None:
-            transactions.put(core, transaction, producer, queue, head, body, upload)
+            transactions.put(core, transaction, producer, as_queue(queue), head, body, upload)
         else:
-            store(core, producer, queue, head, body, upload)
+            store(core, producer, as_queue(queue), head, body, upload)
     except ManagerError as error:
         return error.condition, error.description
     if transaction is not None:
@@ -180,7 +187,7 @@ def _block(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[str, st
     if refused is not None:
         return refused
     overrides.fix_times(core, blocked.head)
-    blocked.pool = pool if pool is not None else blocked.queue.pool
+    blocked.pool = pool if pool is not None else blocked.queue.quota.pool
     blocked_sends.enter(core, blocked)
     return None
 
@@ -246,7 +253,7 @@ def _let_in_unlimited(core: Core) -> None:
 def _let_in(core: Core, blocked: BlockedSend) -> bool:
     """It has room, or nothing to wait for: take it. False: it goes on waiting, where it was."""
     queue = blocked.queue
-    if queue.topic is not None:
+    if isinstance(queue, Topic):
         producer, order = blocked.producer, blocked.order
         lacks = publication.lacking(core, producer, queue, blocked.head, blocked.body, blocked.upload, order)
         if lacks is not None:
@@ -268,6 +275,6 @@ def _let_in(core: Core, blocked: BlockedSend) -> bool:
     blocked.body = None
     if blocked.token >= 0:
         _accept(core, blocked.sink, blocked.token, blocked.transaction)
-    if queue.ready or queue.browsers or queue.watched:
+    if isinstance(queue, Queue) and _is_awaited(queue):
         core.woken.append(queue)
     return True

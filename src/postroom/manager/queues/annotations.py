@@ -11,8 +11,8 @@ from mypy_extensions import i64
 from postroom.ledger.format.records import RecordType
 from postroom.manager.headers.dead_letter_header import DEAD_LETTER, header_of
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Annotation, Destination
 from postroom.manager.kernel.entry import Entry
-from postroom.manager.queues.queue import Annotation, Queue
 from postroom.model import numbers as n
 
 _ANNOTATED: Final = int(RecordType.ENTRY_ANNOTATED)
@@ -35,7 +35,7 @@ def annotate(core: Core, entry: Entry, annotations: dict[str, object] | None) ->
     _keep(core, entry.queue, entry.serial, Annotation(id, annotations))
 
 
-def restore(core: Core, queue: Queue, serial: i64, id: i64, said: dict[str, object]) -> None:
+def restore(core: Core, queue: Destination, serial: i64, id: i64, said: dict[str, object]) -> None:
     """What the ledger has of an entry that lives."""
     header = header_of(said.get(DEAD_LETTER))
     if header is not None:
@@ -43,14 +43,14 @@ def restore(core: Core, queue: Queue, serial: i64, id: i64, said: dict[str, obje
     _keep(core, queue, serial, Annotation(id, said))
 
 
-def _keep(core: Core, queue: Queue, serial: i64, annotation: Annotation) -> None:
+def _keep(core: Core, queue: Destination, serial: i64, annotation: Annotation) -> None:
     if queue.annotated is None:
         queue.annotated = {}
     queue.annotated[int(serial)] = annotation
     core.annotated += 1
 
 
-def drop(core: Core, queue: Queue, serial: i64) -> None:
+def drop(core: Core, queue: Destination, serial: i64) -> None:
     """The entry has ended."""
     if queue.annotated is None:
         return

@@ -23,7 +23,7 @@ from postroom.model.packed import (
 )
 
 if TYPE_CHECKING:
-    from postroom.manager.queues.queue import Queue
+    from postroom.manager.kernel.destination import Destination
 
 ZONE_ENTRIES: Final = 256
 ZONE_SHIFT: Final = 8
@@ -119,7 +119,7 @@ class Chunk:
                 high = middle
         return low
 
-    def entry(self, index: i64, queue: "Queue", scratch: PackedEntry) -> Entry:
+    def entry(self, index: i64, queue: "Destination", scratch: PackedEntry) -> Entry:
         """The entry at ``index`` as an object: its own if it has one, else a fresh one without body."""
         if self.objects:
             kept = self.objects.get(index)
@@ -218,7 +218,7 @@ class _Tail:
 class Backlog:
     """The packed entries of one priority of one queue."""
 
-    def __init__(self, queue: "Queue", priority: i64) -> None:
+    def __init__(self, queue: "Destination", priority: i64) -> None:
         self.queue = queue
         self.priority: i64 = priority
         self.chunks: list[Chunk] = []

@@ -16,7 +16,7 @@ from postroom.manager.kernel.entry import Entry, by_place
 from postroom.manager.queues.backlog import Backlog
 
 if TYPE_CHECKING:
-    from postroom.manager.queues.queue import Queue
+    from postroom.manager.kernel.destination import Destination
 
 COMPACT_AT: Final = 1024
 SWEEP_AT: Final = 64
@@ -31,7 +31,7 @@ RETURNED: Final = 2
 class Band:
     """One priority of one queue."""
 
-    def __init__(self, queue: "Queue", priority: i64) -> None:
+    def __init__(self, queue: "Destination", priority: i64) -> None:
         self.priority: i64 = priority
         self.returned: list[Entry] = []
         """Last place first, so that the next one is taken from the end; the last is no gap."""

@@ -10,29 +10,29 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import check_body, keep_body, shared_body
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.placement import take_out
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.queues.unreadable_bodies import without_body
 from postroom.model import numbers as n
 
 
 def fetch_ahead(core: Core, queue: Queue, band: Band) -> None:
     """Ask for the next bodies of ``band`` unless enough are there or on their way."""
-    if queue.fetching or queue.ahead * 2 > core.options.fetch_entries:
+    if queue.bodies.fetching or queue.bodies.ahead * 2 > core.options.fetch_entries:
         return
     wanted = _missing(core, queue, band)
     if wanted:
-        queue.fetching = True
+        queue.bodies.fetching = True
         request(core, wanted)
 
 
 def fetch_entry(core: Core, queue: Queue, entry: Entry) -> None:
     """Ask for one body, wherever its entry stands: those before it may not go to who waits."""
-    if queue.fetching or entry.fetching:
+    if queue.bodies.fetching or entry.fetching:
         return
     if take_shared(core, queue, entry):
         core.woken.append(queue)
     elif readable(core, entry):
-        queue.fetching = True
+        queue.bodies.fetching = True
         request(core, [entry])
     else:
         wait_for_durable(core, queue)
@@ -57,7 +57,7 @@ def _missing(core: Core, queue: Queue, band: Band) -> list[Entry]:
             if wanted and bytes_left < 0:
                 break
             wanted.append(entry)
-    queue.ahead = ahead
+    queue.bodies.ahead = ahead
     return wanted
 
 
@@ -68,8 +68,8 @@ def readable(core: Core, entry: Entry) -> bool:
 
 def wait_for_durable(core: Core, queue: Queue) -> None:
     """The next body of ``queue`` can be read once its block is durable."""
-    if not queue.waits_for_durable:
-        queue.waits_for_durable = True
+    if not queue.bodies.waits_for_durable:
+        queue.bodies.waits_for_durable = True
         core.waiting_for_durable.append(queue)
 
 
@@ -79,7 +79,7 @@ def request(core: Core, wanted: list[Entry]) -> None:
     for entry in wanted:
         entry.fetching = True
     if not missing:
-        wanted[0].queue.fetching = False
+        as_queue(wanted[0].queue).bodies.fetching = False
         return
     places = [(int(entry.body_serial), int(entry.body_offset), int(entry.body_len)) for entry in missing]
     core.effects.fetches.append(Fetch(missing, places))
@@ -91,7 +91,7 @@ def take_shared(core: Core, queue: Queue, entry: Entry) -> bool:
     if body is None:
         return False
     keep_body(core, entry, body)
-    queue.unbodied -= 1
+    queue.bodies.missing -= 1
     return True
 
 
@@ -104,7 +104,7 @@ def _wait_for_other(core: Core, entry: Entry) -> bool:
         core.shared_reads[entry.body_serial] = []
         return False
     waiting.append(entry)
-    entry.queue.awaited += 1
+    as_queue(entry.queue).bodies.awaited += 1
     return True
 
 
@@ -116,7 +116,7 @@ def arrived(core: Core, entry: Entry, body: Body) -> None:
         return
     for other in core.shared_reads.pop(entry.body_serial, []):
         other.fetching = False
-        other.queue.awaited -= 1
+        as_queue(other.queue).bodies.awaited -= 1
         _take(core, other, body)
         core.woken.append(other.queue)
 
@@ -125,9 +125,9 @@ def _take(core: Core, entry: Entry, body: Body) -> None:
     if entry.state != n.AVAILABLE or entry.body is not None:
         return
     if isinstance(body, LedgerCorrupt):
-        take_out(entry.queue, entry)
+        take_out(as_queue(entry.queue), entry)
         without_body(core, entry, body)
     else:
         check_body(entry, body)
         keep_body(core, entry, body)
-        entry.queue.unbodied -= 1
+        as_queue(entry.queue).bodies.missing -= 1

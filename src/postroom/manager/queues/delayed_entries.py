@@ -23,7 +23,7 @@ from postroom.model import numbers as n
 from postroom.model.packed import UNBORN_BYTES, UNBORN_FIELDS, PackedEntry, write_packed
 
 if TYPE_CHECKING:
-    from postroom.manager.queues.queue import Queue
+    from postroom.manager.kernel.destination import Destination
 
 RUN_ENTRIES: Final = 64 << 10
 """A run has at most so many: 3 MiB, sorted in a few milliseconds."""
@@ -138,7 +138,7 @@ def _sorted_run(rows: Any) -> _Run:
 class DelayedEntries:
     """Everything on one queue that waits for a time."""
 
-    def __init__(self, queue: "Queue") -> None:
+    def __init__(self, queue: "Destination") -> None:
         self._queue = queue
         self._heap: list[tuple[int, int, Entry]] = []
         """(moment, serial, entry); who leaves early is skipped when his moment comes."""

@@ -7,9 +7,7 @@ in a transaction means that all of it may have been committed before: it can onl
 without an id are not looked at.
 """
 
-from typing import TYPE_CHECKING, Final, final
-
-from mypy_extensions import i64
+from typing import TYPE_CHECKING, Final
 
 from postroom.manager.kernel.transaction import Transaction, fail
 from postroom.model.duplicates import key_of
@@ -17,42 +15,10 @@ from postroom.model.message import MessageHead
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.core import Core
-    from postroom.manager.queues.queue import Queue
+    from postroom.manager.kernel.destination import Destination
 
 
-@final
-class DuplicateWindow:
-    """The ids that one destination has taken last, by their keys."""
-
-    def __init__(self, size: i64) -> None:
-        self._size: i64 = size
-        self._keys: Final[dict[bytes, int]] = {}
-        """With the serial of the arrival where it is known, else 0; the oldest first."""
-
-    def has(self, key: bytes) -> bool:
-        return key in self._keys
-
-    def add(self, key: bytes, serial: i64 = 0) -> None:
-        """It has been taken; the oldest goes if there are too many."""
-        self._keys[key] = serial
-        if len(self._keys) > self._size:
-            del self._keys[next(iter(self._keys))]
-
-    def discard(self, key: bytes) -> None:
-        """It has not been taken after all."""
-        self._keys.pop(key, None)
-
-    def resize(self, size: i64) -> None:
-        self._size = size
-        while len(self._keys) > size:
-            del self._keys[next(iter(self._keys))]
-
-    def keys_of(self, serials: set[int]) -> list[bytes]:
-        """The keys of these arrivals, as they were restored."""
-        return [key for key, serial in self._keys.items() if serial in serials]
-
-
-def drops(core: "Core", queue: "Queue", head: MessageHead, transaction: Transaction | None) -> bool:
+def drops(core: "Core", queue: "Destination", head: MessageHead, transaction: Transaction | None) -> bool:
     """Whether ``queue`` (or topic) has taken the message before: it is counted, and not to be put again."""
     window = queue.duplicates
     if window is None or head.message_id_type == 0:
@@ -67,7 +33,7 @@ def drops(core: "Core", queue: "Queue", head: MessageHead, transaction: Transact
     return True
 
 
-def is_in(transaction: Transaction, queue: "Queue", head: MessageHead) -> bool:
+def is_in(transaction: Transaction, queue: "Destination", head: MessageHead) -> bool:
     """Whether the transaction has put a message of this id to ``queue``, which looks for duplicates."""
     window = queue.duplicates
     if window is None or head.message_id_type == 0:
@@ -75,7 +41,7 @@ def is_in(transaction: Transaction, queue: "Queue", head: MessageHead) -> bool:
     return (window, key_of(head.message_id_type, head.message_id)) in transaction.message_ids
 
 
-def note(queue: "Queue", head: MessageHead, transaction: Transaction | None) -> None:
+def note(queue: "Destination", head: MessageHead, transaction: Transaction | None) -> None:
     """``queue`` (or topic) has taken the message; what is in a transaction counts when that is decided."""
     window = queue.duplicates
     if window is None or head.message_id_type == 0:

@@ -45,7 +45,7 @@ def pick(core: Core, queue: Queue, spot: Spot) -> Entry:
     entry = spot.entry
     if spot.chunk is None:
         take_out(queue, entry)
-        queue.ahead = 0
+        queue.bodies.ahead = 0
         return entry
     spot.band.backlog.bury(spot.chunk, spot.index)
     unpack(core, queue, entry)
@@ -193,7 +193,7 @@ def find_busy(queue: Queue, serial: i64) -> Entry | None:
     for entry in queue.held:
         if entry.serial == serial:
             return entry
-    for consumer in queue.consumers:
+    for consumer in queue.attached.consumers:
         for entry in consumer.held:
             if entry.serial == serial:
                 return entry

@@ -9,7 +9,7 @@ from postroom.manager.kernel.transitions import step
 from postroom.manager.queues import registry as queues
 from postroom.manager.queues.backlog import Backlog, Chunk, earliest
 from postroom.manager.queues.placement import ended, take_out, watch_live
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.undeliverable.child_entries import make_child, may_leave
 from postroom.model import numbers as n
 
@@ -21,16 +21,16 @@ def expired(core: Core, entry: Entry) -> bool:
 
 def expire_available(core: Core, entry: Entry) -> None:
     """End an available object whose time is over."""
-    take_out(entry.queue, entry)
+    take_out(as_queue(entry.queue), entry)
     expire(core, entry)
 
 
 def expire(core: Core, entry: Entry) -> None:
     """End an entry that is in no order: as expired, or redirected if its queue says so."""
-    queue = entry.queue
+    queue = as_queue(entry.queue)
     target = None
-    if queue.expiry_target and may_leave(entry):
-        target = queues.target(core, queue, queue.expiry_target)
+    if queue.limits.expiry_target and may_leave(entry):
+        target = queues.target(core, queue, queue.limits.expiry_target)
     if target is None:
         step(core, entry, n.EVENT_EXPIRE, 0, 0, None, 0)
     else:
@@ -41,9 +41,9 @@ def expire(core: Core, entry: Entry) -> None:
 
 def scan(core: Core, queue: Queue) -> None:
     """End what has expired on ``queue``, up to a turn's bound, and set the alarm for the next look."""
-    queue.scanned_us = core.now_us
+    queue.schedule.scanned_us = core.now_us
     left: i64 = core.options.max_expired_per_turn
-    if queue.live_expiry_us != 0 and queue.live_expiry_us <= core.now_us:
+    if queue.schedule.live_expiry_us != 0 and queue.schedule.live_expiry_us <= core.now_us:
         left = _scan_objects(core, queue, left)
     for band in queue.bands:
         if left > 0 and band.backlog.count > 0:
@@ -60,7 +60,7 @@ def scan(core: Core, queue: Queue) -> None:
 def next_expiry_us(queue: Queue) -> i64:
     """Not later than the earliest expiry on the queue; 0 if nothing expires."""
     times = [int(band.backlog.min_expiry_us()) for band in queue.bands if band.backlog.count > 0]
-    times.append(int(queue.live_expiry_us))
+    times.append(int(queue.schedule.live_expiry_us))
     return earliest(times)
 
 
@@ -69,7 +69,7 @@ def _scan_objects(core: Core, queue: Queue, left: i64) -> i64:
 
     Those that are delayed have their own moments (`returning.end_delays`).
     """
-    queue.live_expiry_us = 0
+    queue.schedule.live_expiry_us = 0
     for band in queue.bands:
         for entry in band.waiting() if band.live_count() > 0 else []:
             left -= _end_if_expired(core, queue, entry, left)

@@ -15,7 +15,7 @@ from postroom.model import numbers as n
 from postroom.model.packed import ORDERED_BYTES, PACKED_BYTES, PackedEntry
 
 if TYPE_CHECKING:
-    from postroom.manager.queues.queue import Queue
+    from postroom.manager.kernel.destination import Destination
 
 _EXPIRY_AT: Final = 16
 _SWEEP_AT: Final = 64
@@ -26,7 +26,7 @@ _SWEEP_AT: Final = 64
 class HeldBack:
     """Those of one queue."""
 
-    def __init__(self, queue: "Queue") -> None:
+    def __init__(self, queue: "Destination") -> None:
         self._queue = queue
         self._objects: dict[int, Entry] = {}
         self._packed: dict[int, bytes] = {}

@@ -11,7 +11,7 @@ from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
 from postroom.manager.kernel.entry import Entry
-from postroom.manager.queues.selector_evaluation import fields_of
+from postroom.manager.kernel.outgoing_sections import fields_of
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.consumer import Consumer
@@ -31,7 +31,8 @@ class Groups:
     """Who has which bucket, on one queue."""
 
     def __init__(self, buckets: i64) -> None:
-        self._buckets: i64 = buckets
+        self.buckets: i64 = buckets
+        """Into so many groups are spread."""
         self._owners: dict[tuple[int, int], Consumer] = {}
         """By (cursor id, 0 without selector; bucket)."""
 
@@ -40,7 +41,7 @@ class Groups:
         if entry.group == NOT_LOOKED_AT:
             name = fields_of(entry, body).group_id()
             entry.group = crc32(name.encode()) if name else NO_GROUP
-        return NO_GROUP if entry.group == NO_GROUP else entry.group % self._buckets
+        return NO_GROUP if entry.group == NO_GROUP else entry.group % self.buckets
 
     def may_go(self, consumer: "Consumer", bucket: i64) -> bool:
         """Whether the bucket is free, or the consumer's."""

@@ -189,7 +189,7 @@ def serials_on(queue: "Queue") -> Any:
     objects = [entry.serial for band in queue.bands for entry in band.waiting()]
     objects += queue.delayed.serials()
     objects += [entry.serial for entry in queue.held]
-    objects += [entry.serial for consumer in queue.consumers for entry in consumer.held]
+    objects += [entry.serial for consumer in queue.attached.consumers for entry in consumer.held]
     parts.append(np.array(objects, np.uint64))
     parts += held_serials(queue)
     return np.concatenate(parts)

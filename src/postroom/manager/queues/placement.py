@@ -7,14 +7,13 @@ from mypy_extensions import i64
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.entry_creation import begin_delayed
-from postroom.manager.kernel.memory import admit, drop_body, forget, must_pack, note_unbodied, stored
+from postroom.manager.kernel.memory import admit, drop_body, forget, must_pack, stored
 from postroom.manager.kernel.transitions import step
 from postroom.manager.queues import annotations
 from postroom.manager.queues.backlog import Chunk
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.delayed_entries import NEVER, can_be_packed, moment_us
-from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.selector_cursor import came_back, unpacked
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.queues.selector_evaluation import wanted_at_arrival
 from postroom.manager.queues.units_of_order import Units
 from postroom.model import numbers as n
@@ -30,7 +29,7 @@ def add_new(core: Core, queue: Queue, entry: Entry) -> None:
         return
     band = queue.bands[entry.priority]
     backlog = band.backlog
-    wanted = queue.selecting > 0 and wanted_at_arrival(queue, entry)
+    wanted = queue.selectors.in_use > 0 and wanted_at_arrival(queue, entry)
     if must_pack(core, band.live_count(), backlog.count):
         if wanted:
             admit(core, entry)
@@ -50,6 +49,12 @@ def add_new(core: Core, queue: Queue, entry: Entry) -> None:
         watch_expiry(core, queue, entry.expiry_us)
 
 
+def note_unbodied(queue: Queue, entry: Entry) -> None:
+    """``entry`` becomes available; without its body someone must read it before it can go out."""
+    if entry.body is None:
+        queue.bodies.missing += 1
+
+
 def add_committed(core: Core, queue: Queue, entry: Entry) -> None:
     """An object that becomes available by a commit or its birth, behind all others. It may be packed: use it
     no more."""
@@ -58,7 +63,7 @@ def add_committed(core: Core, queue: Queue, entry: Entry) -> None:
         return
     band = queue.bands[entry.priority]
     packed = band.backlog.count > 0 or must_pack(core, band.live_count(), 0)
-    wanted = queue.selecting > 0 and wanted_at_arrival(queue, entry)
+    wanted = queue.selectors.in_use > 0 and wanted_at_arrival(queue, entry)
     if packed and wanted:
         add_again(core, queue, entry)
         return
@@ -80,12 +85,12 @@ def add_again(core: Core, queue: Queue, entry: Entry) -> None:
         wait_for_turn(core, queue, entry)
         return
     queue.bands[entry.priority].give_back(entry)
-    if queue.cursors:
-        came_back(queue, entry)
+    if queue.selectors.cursors:
+        queue.selectors.came_back(entry)
     note_unbodied(queue, entry)
-    queue.ahead = 0
+    queue.bodies.ahead = 0
     if entry.excluded is not None:
-        queue.exclusions += 1
+        queue.selectors.exclusions += 1
     if entry.expiry_us != 0:
         watch_expiry(core, queue, entry.expiry_us)
 
@@ -121,7 +126,7 @@ def take_packed(core: Core, queue: Queue, band: Band, chunk: Chunk, index: i64) 
 def put_back_packed(core: Core, queue: Queue, entry: Entry) -> None:
     """Have what `take_packed` gave wait at its place as an object."""
     queue.bands[entry.priority].give_back(entry)
-    came_back(queue, entry)
+    queue.selectors.came_back(entry)
     note_unbodied(queue, entry)
     if entry.expiry_us != 0:
         watch_live(queue, entry.expiry_us)
@@ -132,17 +137,17 @@ def unpack(core: Core, queue: Queue, entry: Entry) -> None:
     if not entry.counted:
         entry.counted = True
         core.live_entries += 1
-    if queue.cursors:
-        unpacked(queue, entry)
+    if queue.selectors.cursors:
+        queue.selectors.unpacked(entry)
 
 
 def take_out(queue: Queue, entry: Entry) -> None:
     """An available object leaves the order."""
     queue.bands[entry.priority].pop(entry)
     if entry.body is None:
-        queue.unbodied -= 1
+        queue.bodies.missing -= 1
     if entry.excluded is not None:
-        queue.exclusions -= 1
+        queue.selectors.exclusions -= 1
 
 
 def refill(core: Core, queue: Queue, band: Band) -> None:
@@ -160,26 +165,26 @@ def refill(core: Core, queue: Queue, band: Band) -> None:
 
 def watch_live(queue: Queue, expiry_us: i64) -> None:
     """An object of this queue expires then."""
-    if queue.live_expiry_us == 0 or expiry_us < queue.live_expiry_us:
-        queue.live_expiry_us = expiry_us
+    if queue.schedule.live_expiry_us == 0 or expiry_us < queue.schedule.live_expiry_us:
+        queue.schedule.live_expiry_us = expiry_us
 
 
 def watch_expiry(core: Core, queue: Queue, expiry_us: i64) -> None:
     """Something on this queue expires then: have it looked at, but not more often than the scan interval."""
     watch_live(queue, expiry_us)
-    earliest = queue.scanned_us + core.options.expiry_scan_ms * 1000
+    earliest = queue.schedule.scanned_us + core.options.expiry_scan_ms * 1000
     core.set_alarm(queue, expiry_us if expiry_us > earliest else earliest)
 
 
 def ended(core: Core, entry: Entry) -> None:
     """The entry is DELETED: nothing of it stays in memory."""
     if entry.excluded is not None:
-        for consumer in entry.queue.consumers:
+        for consumer in as_queue(entry.queue).attached.consumers:
             if consumer.id in entry.excluded:
                 consumer.excluded -= 1
     if entry.queue.annotated is not None:
-        annotations.drop(core, entry.queue, entry.serial)
-    units = entry.queue.units
+        annotations.drop(core, as_queue(entry.queue), entry.serial)
+    units = as_queue(entry.queue).units
     if units is not None and units.ended(int(entry.serial)):
         core.woken.append(entry.queue)
     forget(core, entry)
@@ -194,7 +199,7 @@ def add_delayed(core: Core, entry: Entry, causes: i64, due_us: i64) -> None:
 
 def why_held_back(entry: Entry) -> i64:
     """The cause for which an entry that could become available now waits all the same; 0: it doesn't wait."""
-    if not entry.queue.insertion_paused:
+    if not entry.queue.switches.insertion_paused:
         return 0
     entry.due_us = 0
     return n.PAUSED
@@ -207,7 +212,7 @@ def why_put_waits(core: Core, entry: Entry) -> i64:
 
 def delay(core: Core, entry: Entry) -> None:
     """Have a DELAYED entry wait for its time. It may be packed: use ``entry`` no more."""
-    queue = entry.queue
+    queue = as_queue(entry.queue)
     moment = moment_us(entry)
     if can_be_packed(entry) and must_pack(core, queue.delayed.object_count(), 0):
         queue.delayed.pack(entry)

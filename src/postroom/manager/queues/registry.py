@@ -1,6 +1,7 @@
 """Creating, finding and ending queues."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -8,6 +9,7 @@ from postroom.ledger.format.records import RecordType
 from postroom.manager.channels import triggering
 from postroom.manager.channels.get_inhibited import set_inhibited
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Detach
 from postroom.manager.kernel.errors import (
     DefinitionInvalid,
@@ -19,10 +21,11 @@ from postroom.manager.kernel.errors import (
     QueueNotFound,
 )
 from postroom.manager.kernel.name_rules import RESERVED_PREFIX
-from postroom.manager.kernel.options import KIND_QUEUE, KIND_TOPIC, QueueDefinition
+from postroom.manager.kernel.options import KIND_QUEUE, KIND_SUBSCRIPTION, KIND_TOPIC, QueueDefinition
 from postroom.manager.producing import quota_registry as quotas
 from postroom.manager.queues import switches, tap
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, Subscription, as_queue
+from postroom.manager.queues.topic import Topic
 from postroom.manager.topics import routing
 from postroom.model.names import split_address
 
@@ -38,18 +41,31 @@ def find(core: Core, name: str) -> Queue:
     return queue
 
 
-def find_or_create(core: Core, name: str, kind: str) -> Queue:
-    """The queue or topic (``kind``) that a client attaches to: created for it where the options allow.
+def find_or_create(core: Core, name: str) -> Queue:
+    """The queue that a client attaches to: created for it where the options allow.
 
     Raises QueueNotFound, NameNotAllowed, LimitExceeded.
     """
-    of_kind, others, other_kind = core.queues, core.topics, KIND_TOPIC
-    if kind == KIND_TOPIC:
-        of_kind, others, other_kind = core.topics, core.queues, KIND_QUEUE
-    queue = of_kind.get(name)
-    if queue is not None:
-        return queue
-    if name in others:
+    queue = core.queues.get(name)
+    if queue is None:
+        _check_creation(core, name, KIND_QUEUE, KIND_TOPIC if name in core.topics else "")
+        queue = as_queue(create(core, replace(core.options.new_queue(name, KIND_QUEUE), auto_created=True)))
+    return queue
+
+
+def find_or_create_topic(core: Core, name: str) -> Topic:
+    """The topic likewise."""
+    topic = core.topics.get(name)
+    if topic is None:
+        _check_creation(core, name, KIND_TOPIC, KIND_QUEUE if name in core.queues else "")
+        create(core, replace(core.options.new_queue(name, KIND_TOPIC), auto_created=True))
+        topic = core.topics[name]
+    return topic
+
+
+def _check_creation(core: Core, name: str, kind: str, other_kind: str) -> None:
+    """Raise unless one of ``kind`` may be made by attaching. The name is one of ``other_kind``; "" of none."""
+    if other_kind:
         raise QueueNotFound(f"there is no {kind} {name!r}: that name is a {other_kind}'s")
     if not core.options.auto_create:
         raise QueueNotFound(f"there is no {kind} {name!r}, and {kind}s are not created by attaching")
@@ -60,10 +76,9 @@ def find_or_create(core: Core, name: str, kind: str) -> Queue:
             f"{kind} {name!r} can't be created: {core.auto_created} auto-created queues and topics are the "
             f"limit (max_auto_created_queues); delete some or create the {kind} explicitly"
         )
-    return create(core, replace(core.options.new_queue(name, kind), auto_created=True))
 
 
-def create(core: Core, definition: QueueDefinition) -> Queue:
+def create(core: Core, definition: QueueDefinition) -> Destination:
     """Create a queue, topic or subscription and write it to the ledger; the same definition again returns
     what is there.
 
@@ -106,32 +121,27 @@ def _check_names(core: Core, definition: QueueDefinition) -> None:
 
 def make_own(core: Core, definition: QueueDefinition) -> Queue:
     """A queue that the queue manager needs for itself, above every limit and whatever its name."""
-    return _make(core, definition)
+    return as_queue(_make(core, definition))
 
 
-def _make(core: Core, definition: QueueDefinition) -> Queue:
+def _make(core: Core, definition: QueueDefinition) -> Destination:
     queue = register(core, int(core.next_queue_id), definition)
     _write(core, queue)
     return queue
 
 
-def update(core: Core, definition: QueueDefinition) -> Queue:
-    """Give the queue of that name another definition. Raises QueueNotFound, DefinitionInvalid, QueueInUse."""
-    topic = definition.kind == KIND_TOPIC
-    queue = find(core, definition.name) if not topic else core.topics[definition.name]
+def update(core: Core, definition: QueueDefinition) -> Destination:
+    """Give the queue or topic of that name another definition. Raises QueueNotFound, DefinitionInvalid,
+    QueueInUse."""
+    of_kind: Mapping[str, Destination] = core.topics if definition.kind == KIND_TOPIC else core.queues
+    queue = of_kind.get(definition.name)
+    if queue is None:
+        raise QueueNotFound(f"there is no {definition.kind} {definition.name!r}")
     definition.check()
     _check_names(core, definition)
     quotas.check(core, definition)
-    if definition.access != queue.definition.access and queue.consumers:
-        raise QueueInUse(
-            f"queue {queue.name!r} has {len(queue.consumers)} consumers: its access can't change now"
-        )
-    if definition.usage != queue.definition.usage and (queue.consumers or not queue.empty()):
-        raise QueueInUse(
-            f"queue {queue.name!r} is not empty, or somebody consumes from it: its usage can't change now"
-        )
-    if definition.unit_of_order != queue.definition.unit_of_order and not queue.empty():
-        raise QueueInUse(f"queue {queue.name!r} is not empty: its unit_of_order can't change now")
+    if isinstance(queue, Queue):
+        _check_use(queue, definition)
     if definition != queue.definition:
         core.auto_created += int(definition.auto_created) - int(queue.definition.auto_created)
         queue.define(definition, core.options.max_message_bytes)
@@ -142,35 +152,46 @@ def update(core: Core, definition: QueueDefinition) -> Queue:
     return queue
 
 
-def note_pauses(core: Core, queue: Queue, durably_paused: str) -> None:
+def _check_use(queue: Queue, definition: QueueDefinition) -> None:
+    """Raise QueueInUse where ``queue`` can't be as it is defined while it is used as now."""
+    if definition.access != queue.definition.access and queue.attached.consumers:
+        raise QueueInUse(
+            f"queue {queue.name!r} has {len(queue.attached.consumers)} consumers: its access can't change now"
+        )
+    if definition.usage != queue.definition.usage and (queue.attached.consumers or not queue.is_empty()):
+        raise QueueInUse(
+            f"queue {queue.name!r} is not empty, or somebody consumes from it: its usage can't change now"
+        )
+    if definition.unit_of_order != queue.definition.unit_of_order and not queue.is_empty():
+        raise QueueInUse(f"queue {queue.name!r} is not empty: its unit_of_order can't change now")
+
+
+def note_pauses(core: Core, queue: Destination, durably_paused: str) -> None:
     """Which of its pauses hold beyond a restart, is another part of its definition now."""
     if durably_paused != queue.definition.durably_paused:
         queue.definition = replace(queue.definition, durably_paused=durably_paused)
         _write(core, queue)
 
 
-def _write(core: Core, queue: Queue) -> None:
+def _write(core: Core, queue: Destination) -> None:
     detail = json.dumps(queue.definition.to_ledger(), ensure_ascii=False).encode()
     core.ledger.record(_QUEUE_DEFINED, 0, queue.id, 0, 0, 0, detail)
 
 
-def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
-    """Make the queue known, without writing anything."""
-    queue = Queue(id, definition, core.options.max_message_bytes, core.held_by_all)
-    queue.active_us = core.now_us
+def register(core: Core, id: int, definition: QueueDefinition) -> Destination:
+    """Make the queue, subscription or topic known, without writing anything."""
+    queue = _instance(core, id, definition)
+    queue.schedule.active_us = core.now_us
     queue.statistics.beginning.since_us = core.now_us
-    if queue.topic is None:
-        core.queues[definition.name] = queue
-    else:
-        core.topics[definition.name] = queue
     core.queues_by_id[id] = queue
     core.names.forget()
     quotas.bind(core, queue)
-    set_inhibited(core, queue)
     switches.at_startup(core, queue)
-    triggering.look(core, queue)
     tap.look(core, queue)
-    if queue.subscription is not None:
+    if isinstance(queue, Queue):
+        set_inhibited(core, queue)
+        triggering.look(core, queue)
+    if isinstance(queue, Subscription):
         routing.enrol(core, queue)
     if id >= core.next_queue_id:
         core.next_queue_id = id + 1
@@ -179,16 +200,30 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
     return queue
 
 
-def remove(core: Core, queue: Queue, detail: bytes = b"") -> None:
+def _instance(core: Core, id: int, definition: QueueDefinition) -> Destination:
+    bound = core.options.max_message_bytes
+    if definition.kind == KIND_TOPIC:
+        topic = core.topics[definition.name] = Topic(id, definition, bound, core.held_by_all)
+        return topic
+    if definition.kind == KIND_SUBSCRIPTION:
+        queue: Queue = Subscription(id, definition, bound, core.held_by_all)
+    else:
+        queue = Queue(id, definition, bound, core.held_by_all)
+    core.queues[definition.name] = queue
+    return queue
+
+
+def remove(core: Core, queue: Destination, detail: bytes = b"") -> None:
     """Write that the queue, which is empty, is no more (``detail``: how that came), and forget it; its
     senders are detached."""
     core.ledger.record(_QUEUE_DELETED, 0, queue.id, 0, 0, 0, detail)
-    if queue.topic is None:
+    if isinstance(queue, Topic):
+        del core.topics[queue.name]
+    else:
         del core.queues[queue.name]
         core.removed.add(queue.statistics)
-    else:
-        del core.topics[queue.name]
-    routing.dismiss(core, queue)
+    if isinstance(queue, Subscription):
+        routing.dismiss(core, queue)
     quotas.unbind(core, queue)
     tap.forget(core, queue)
     del core.queues_by_id[int(queue.id)]
@@ -199,7 +234,7 @@ def remove(core: Core, queue: Queue, detail: bytes = b"") -> None:
         core.auto_created -= 1
 
 
-def _detach_producers(core: Core, queue: Queue) -> None:
+def _detach_producers(core: Core, queue: Destination) -> None:
     """Nothing that they send goes to another queue of the name: whoever wants that attaches anew."""
     for producer in queue.producers:
         if producer.sink is not None:
@@ -207,7 +242,7 @@ def _detach_producers(core: Core, queue: Queue) -> None:
     queue.producers = {}
 
 
-def target(core: Core, queue: Queue, name: str) -> Queue | None:
+def target(core: Core, queue: Destination, name: str) -> Destination | None:
     """Where ``queue`` sends its dead letters or expired entries; None for "", itself, or a topic to which
     nobody subscribes.
 
@@ -218,7 +253,7 @@ def target(core: Core, queue: Queue, name: str) -> Queue | None:
     found = core.queues.get(name)
     if found is not None:
         return found
-    node = core.topics.get(name)
-    if node is not None:
-        return node if routing.route_of(core, node).queues else None
+    topic = core.topics.get(name)
+    if topic is not None:
+        return topic if routing.route_of(core, topic).queues else None
     return _make(core, core.options.new_queue(name))

@@ -11,7 +11,7 @@ from postroom.manager.kernel.memory import admit
 from postroom.manager.kernel.transitions import step
 from postroom.manager.queues.expiry import expire, expired
 from postroom.manager.queues.placement import add_again, add_committed, delay, ended, why_held_back
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.undeliverable.dead_letters import (
     MAX_REASON_CHARS,
     dead_letter,
@@ -41,16 +41,16 @@ def redelivery_delay_us(entry: Entry, consumer: Consumer | None, asked_us: i64 =
     queue = entry.queue
     if asked_us >= 0:
         return asked_us
-    delay_us: i64 = queue.redelivery_delay_us
+    delay_us: i64 = queue.limits.redelivery_delay_us
     if delay_us < 0:
         delay_us = consumer.redelivery_delay_us if consumer is not None else 0
-    if queue.redelivery_growth == NO_GROWTH or delay_us == 0:
+    if queue.limits.redelivery_growth == NO_GROWTH or delay_us == 0:
         return delay_us
-    longest_us: i64 = queue.max_redelivery_delay_us
+    longest_us: i64 = queue.limits.max_redelivery_delay_us
     if longest_us < 0:
         longest_us = delay_us * MAX_DELAY_GROWTH
     for _ in range(entry.failure_count):
-        delay_us = delay_us * queue.redelivery_growth // NO_GROWTH
+        delay_us = delay_us * queue.limits.redelivery_growth // NO_GROWTH
         if delay_us >= longest_us:
             return longest_us
     return delay_us
@@ -81,7 +81,7 @@ def come_back(core: Core, entry: Entry, event: int, delay_us: i64, detail: bytes
 def turn_down(core: Core, entry: Entry, consumer: Consumer | None, condition: str, description: str) -> None:
     """A consumer rejects ``entry``: to the dead-letter queue, or out. Where there is nothing behind the queue
     (`keeps_rejected`) it comes back as failed."""
-    if keeps_rejected(core, entry.queue):
+    if keeps_rejected(core, as_queue(entry.queue)):
         detail = detail_of(condition[:MAX_REASON_CHARS], description[:MAX_REASON_CHARS])
         come_back(core, entry, n.EVENT_FAIL, redelivery_delay_us(entry, consumer), detail)
     else:
@@ -98,7 +98,7 @@ def settle_down(core: Core, entry: Entry) -> bool:
     elif expired(core, entry):
         expire(core, entry)
     else:
-        add_again(core, entry.queue, entry)
+        add_again(core, as_queue(entry.queue), entry)
         return True
     return False
 

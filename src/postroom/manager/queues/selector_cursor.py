@@ -7,15 +7,14 @@ carries the verdicts on it; for a packed one the position says it.
 """
 
 import heapq
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
+from postroom.manager.queues.band import Band
 from postroom.model.selector.selector import Selector
-
-if TYPE_CHECKING:
-    from postroom.manager.queues.queue import Queue
 
 _PRIORITIES: Final = 10
 _PRUNE_AT: Final = 1024
@@ -33,7 +32,7 @@ class SearchMemory:
         """Of each of the two; one batch more may be on its way."""
         self.reading_bytes: i64 = 0
         self.kept_bytes: i64 = 0
-        self.waiting: dict[int, Queue] = {}
+        self.waiting: dict[int, Destination] = {}
         """Queues, by id, on which a search goes on when less is on its way."""
 
     def keep(self, size: i64, needed: bool) -> bool:
@@ -48,11 +47,15 @@ class SearchMemory:
 class SelectorCursor:
     """One selector on one queue; by priority where there are lists."""
 
-    def __init__(self, id: i64, queue: "Queue", selector: Selector, memory: SearchMemory) -> None:
+    def __init__(
+        self, id: i64, queue: Destination, siblings: "SelectorUse", selector: Selector, memory: SearchMemory
+    ) -> None:
         self.id: i64 = id
-        self.memory = memory
         self.queue = queue
+        self.siblings = siblings
+        """The selectors of the same queue, this one among them."""
         self.selector = selector
+        self.memory = memory
         self.users: i64 = 0
         """Consumers that share it."""
         self.closed = False
@@ -141,7 +144,7 @@ class SelectorCursor:
 
     def _prune(self, priority: i64) -> None:
         """Nobody has asked for long: drop what has been taken by others."""
-        band = self.queue.bands[priority]
+        band = self.siblings.bands[priority]
         here = sorted({key for key in self.unjudged[priority] if band.find(key[0], key[1]) is not None})
         self.unjudged[priority] = here
         kept: list[Key] = []
@@ -163,8 +166,9 @@ def note_verdict(entry: Entry, cursor: SelectorCursor, wanted: bool) -> None:
     if entry.verdicts is None:
         entry.verdicts = {}
     verdicts = entry.verdicts
-    if len(verdicts) > 2 * len(entry.queue.cursors) + 8:
-        known = {int(each.id) for each in entry.queue.cursors.values()}
+    cursors = cursor.siblings.cursors
+    if len(verdicts) > 2 * len(cursors) + 8:
+        known = {int(each.id) for each in cursors.values()}
         verdicts = entry.verdicts = {id: said for id, said in verdicts.items() if id in known}
     verdicts[int(cursor.id)] = wanted
 
@@ -179,22 +183,36 @@ def verdict_on(entry: Entry, cursor: SelectorCursor) -> i64:
     return 1 if said else 0
 
 
-def unpacked(queue: "Queue", entry: Entry) -> None:
-    """``entry``, packed until now, is an object: it remembers what each cursor's position said of it."""
-    key = key_of(entry)
-    for cursor in queue.cursors.values():
-        if cursor.passed(entry.priority, entry.place, entry.ordinal):
-            note_verdict(entry, cursor, key in cursor.bodies)
-        elif key in cursor.asked:
-            cursor.asked[key] = entry
+@final
+class SelectorUse:
+    """The selectors of one queue's consumers."""
 
+    def __init__(self, bands: list[Band]) -> None:
+        self.bands = bands
+        """The queue's, by priority."""
+        self.cursors: dict[str, SelectorCursor] = {}
+        """By the selector's text; some that consumers have left."""
+        self.in_use: i64 = 0
+        """Those of them that consumers have."""
+        self.exclusions: i64 = 0
+        """Available entries that some consumer may not get."""
 
-def came_back(queue: "Queue", entry: Entry) -> None:
-    """``entry`` stands among those that have come back: each cursor wants it, doesn't, or will judge it."""
-    key = key_of(entry)
-    for cursor in queue.cursors.values():
-        said = -1 if cursor.selector.changes else verdict_on(entry, cursor)
-        if said == 1:
-            cursor.wants(entry.priority, key, None)
-        elif said == -1 and key not in cursor.asked:
-            cursor.came(entry.priority, key)
+    def unpacked(self, entry: Entry) -> None:
+        """``entry``, packed until now, is an object: it remembers what each cursor's position said of it."""
+        key = key_of(entry)
+        for cursor in self.cursors.values():
+            if cursor.passed(entry.priority, entry.place, entry.ordinal):
+                note_verdict(entry, cursor, key in cursor.bodies)
+            elif key in cursor.asked:
+                cursor.asked[key] = entry
+
+    def came_back(self, entry: Entry) -> None:
+        """``entry`` stands among those that have come back: each cursor wants it, doesn't, or will judge
+        it."""
+        key = key_of(entry)
+        for cursor in self.cursors.values():
+            said = -1 if cursor.selector.changes else verdict_on(entry, cursor)
+            if said == 1:
+                cursor.wants(entry.priority, key, None)
+            elif said == -1 and key not in cursor.asked:
+                cursor.came(entry.priority, key)

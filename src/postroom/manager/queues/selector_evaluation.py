@@ -1,26 +1,15 @@
 """Asking selectors about entries."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from postroom.amqp.message.message_fields import MessageFields
 from postroom.manager.kernel.entry import Entry
-from postroom.manager.kernel.outgoing_sections import outgoing_sections
+from postroom.manager.kernel.outgoing_sections import fields_of
+from postroom.manager.queues.band import Band
+from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.selector_cursor import SelectorCursor, key_of, note_verdict
-from postroom.model import numbers as n
-
-if TYPE_CHECKING:
-    from postroom.manager.queues.band import Band
-    from postroom.manager.queues.queue import Queue
 
 MATCHED_AHEAD: Final = 256
 """Wanted entries that a cursor remembers before it stops judging arrivals that nobody has asked for yet."""
-
-
-def fields_of(entry: Entry, body: bytes) -> MessageFields:
-    """What selectors see of ``entry``."""
-    durable = entry.flags & n.FLAG_DURABLE != 0
-    sections = outgoing_sections(entry, body)
-    return MessageFields(entry.priority, durable, entry.delivery_count, sections, entry.annotations)
 
 
 def judge(cursor: SelectorCursor, entry: Entry, body: bytes) -> bool:
@@ -29,7 +18,7 @@ def judge(cursor: SelectorCursor, entry: Entry, body: bytes) -> bool:
     return cursor.selector.matches(fields_of(entry, body))
 
 
-def wanted_at_arrival(queue: "Queue", entry: Entry) -> bool:
+def wanted_at_arrival(queue: Queue, entry: Entry) -> bool:
     """Whether a selector that has come to the end of its priority wants ``entry``, which is about to stand
     there.
 
@@ -40,7 +29,7 @@ def wanted_at_arrival(queue: "Queue", entry: Entry) -> bool:
     band = queue.bands[priority]
     fields = fields_of(entry, body) if body is not None else None
     wanted = False
-    for cursor in queue.cursors.values():
+    for cursor in queue.selectors.cursors.values():
         if fields is None or not _follows(cursor, band):
             cursor.done = False
             continue
@@ -54,7 +43,7 @@ def wanted_at_arrival(queue: "Queue", entry: Entry) -> bool:
     return wanted
 
 
-def _follows(cursor: SelectorCursor, band: "Band") -> bool:
+def _follows(cursor: SelectorCursor, band: Band) -> bool:
     """Whether somebody uses the cursor, and it has been through everything there was of a priority."""
     priority = band.priority
     if cursor.users == 0 or len(cursor.matched[priority]) >= MATCHED_AHEAD:

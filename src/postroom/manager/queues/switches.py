@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import SwitchUnknown
 from postroom.manager.kernel.options import QueueDefinition
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Subscription
 
 PRODUCTION: Final = "production"
 INSERTION: Final = "insertion"
@@ -40,18 +41,22 @@ class _Switches:
     consumption: bool
 
 
-def at_startup(core: Core, queue: Queue) -> None:
+def at_startup(core: Core, queue: Destination) -> None:
     """Set the switches of a destination that comes into being, or back after a restart."""
-    topic = None if queue.subscription is None else core.topics.get(queue.subscription.topic)
+    topic = core.topics.get(queue.topic) if isinstance(queue, Subscription) else None
     if topic is not None:
-        switches = _Switches(topic.production_paused, topic.insertion_paused, topic.consumption_paused)
+        switches = _Switches(
+            topic.switches.production_paused,
+            topic.switches.insertion_paused,
+            topic.switches.consumption_paused,
+        )
     else:
         switches = _defined(core, queue.definition)
     durably = queue.definition.durably_paused.split()
-    queue.production_paused = switches.production or PRODUCTION in durably
-    queue.insertion_paused = switches.insertion or INSERTION in durably
-    queue.consumption_paused = switches.consumption or CONSUMPTION in durably
-    queue.closed_to_puts = queue.production_paused or queue.insertion_paused
+    queue.switches.production_paused = switches.production or PRODUCTION in durably
+    queue.switches.insertion_paused = switches.insertion or INSERTION in durably
+    queue.switches.consumption_paused = switches.consumption or CONSUMPTION in durably
+    queue.switches.closed_to_puts = queue.switches.production_paused or queue.switches.insertion_paused
 
 
 def _defined(core: Core, definition: QueueDefinition) -> _Switches:
@@ -70,23 +75,27 @@ def _chosen(said: list[str], otherwise: bool) -> bool:
     return next((word == "true" for word in said if word != DEFAULT), otherwise)
 
 
-def turn(queue: Queue, switch: str, paused: bool) -> None:
+def turn(queue: Destination, switch: str, paused: bool) -> None:
     """Pause or resume one thing of one queue or topic. Raises SwitchUnknown."""
     if switch == PRODUCTION:
-        queue.production_paused = paused
+        queue.switches.production_paused = paused
     elif switch == INSERTION:
-        queue.insertion_paused = paused
+        queue.switches.insertion_paused = paused
     elif switch == CONSUMPTION:
-        queue.consumption_paused = paused
+        queue.switches.consumption_paused = paused
     else:
         raise SwitchUnknown(f"there is no {switch!r} to pause: {', '.join(SWITCHES)}")
-    queue.closed_to_puts = queue.production_paused or queue.insertion_paused
+    queue.switches.closed_to_puts = queue.switches.production_paused or queue.switches.insertion_paused
 
 
-def switches_of(queue: Queue) -> dict[str, object]:
+def switches_of(queue: Destination) -> dict[str, object]:
     """As the management node shows them: flags, and WebLogic's words for the states."""
     shown: dict[str, object] = {}
-    paused = (queue.production_paused, queue.insertion_paused, queue.consumption_paused)
+    paused = (
+        queue.switches.production_paused,
+        queue.switches.insertion_paused,
+        queue.switches.consumption_paused,
+    )
     for switch, on in zip(SWITCHES, paused, strict=True):
         shown[f"{switch}_paused"] = on
         shown[f"{switch}_state"] = f"{switch.capitalize()}-{'Paused' if on else 'Enabled'}"

@@ -4,10 +4,12 @@ They are stored for readers of the ledger only (flag TAPPED): such a message liv
 and is lost at a restart. Leases that name queues are one reason; there may be others, each of which counts.
 """
 
+from collections.abc import Sequence
+
 from mypy_extensions import i64
 
 from postroom.manager.kernel.core import Core
-from postroom.manager.queues.queue import Queue
+from postroom.manager.kernel.destination import Destination
 from postroom.model import numbers as n
 
 
@@ -21,34 +23,34 @@ def set_leased(core: Core, names: frozenset[str]) -> None:
             end(core, queue)
 
 
-def begin(core: Core, queue: Queue) -> None:
+def begin(core: Core, queue: Destination) -> None:
     """One reason more to store the bodies of what comes to ``queue``."""
     if queue.taps == 0:
         core.tapped += 1
     queue.taps += 1
 
 
-def end(core: Core, queue: Queue) -> None:
+def end(core: Core, queue: Destination) -> None:
     """One reason less."""
     queue.taps -= 1
     if queue.taps == 0:
         core.tapped -= 1
 
 
-def look(core: Core, queue: Queue) -> None:
+def look(core: Core, queue: Destination) -> None:
     """A queue is new: a lease may have named it before."""
     if queue.name in core.leased_names:
         begin(core, queue)
 
 
-def forget(core: Core, queue: Queue) -> None:
+def forget(core: Core, queue: Destination) -> None:
     """It is no more."""
     if queue.taps != 0:
         queue.taps = 0
         core.tapped -= 1
 
 
-def flag(core: Core, queues: list[Queue], flags: i64, body: bytes | None) -> i64:
+def flag(core: Core, queues: Sequence[Destination], flags: i64, body: bytes | None) -> i64:
     """FLAG_TAPPED if the body of an arrival with ``flags`` for these is to be stored though nobody else needs
     it; else 0."""
     if core.tapped == 0 or body is None or flags & n.FLAG_BODY_STORED != 0:

@@ -55,7 +55,7 @@ def _let_go(core: Core, queue: Queue, serial: int) -> None:
 
 def restored(core: Core, queue: Queue, units: Units) -> None:
     """The queue was there before the start: every body must be read once before anything is delivered."""
-    if queue.empty():
+    if queue.is_empty():
         return
     units.restored = True
     units.unread_ordered = queue.delayed.ordered.packed_serials()

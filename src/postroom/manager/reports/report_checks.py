@@ -8,9 +8,9 @@ from typing import Final
 
 from postroom.amqp.errors import INVALID_FIELD
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Warned
 from postroom.manager.kernel.options import USAGE_TRANSMISSION
-from postroom.manager.queues.queue import Queue
 from postroom.manager.reports.report_message import Original
 from postroom.model import mq
 from postroom.model.message import MessageHead
@@ -26,7 +26,9 @@ _ANSWERS: Final = mq.FAMILIES | int(mq.Report.PAN | mq.Report.NAN)
 """Options that ask for a message to the reply-to queue, be it a program's."""
 
 
-def check_options(core: Core, queue: Queue, head: MessageHead, sections: bytes) -> tuple[str, str] | None:
+def check_options(
+    core: Core, queue: Destination, head: MessageHead, sections: bytes
+) -> tuple[str, str] | None:
     """Why the put of a message with report options is refused, as (condition, description); None: it isn't.
 
     ``sections`` are those stored, at least up to the body. In a message that is a report itself the options
@@ -47,7 +49,7 @@ def check_options(core: Core, queue: Queue, head: MessageHead, sections: bytes) 
     return None
 
 
-def unfit_options(queue: Queue, head: MessageHead, sections: bytes) -> Undelivered | None:
+def unfit_options(queue: Destination, head: MessageHead, sections: bytes) -> Undelivered | None:
     """Why a message with report options can't be put on ``queue``; as `check_options`, warning of nothing."""
     original = Original(sections)
     if original.is_report():

@@ -20,6 +20,7 @@ from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.storage.body_requests import Body
 from postroom.manager.headers.dead_letter_header import DEAD_LETTER, header_for, with_dead_letter_header
 from postroom.manager.headers.transmission_header import TRANSMISSION, take_transmission
+from postroom.manager.kernel import overrides
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Fetch, Warned
@@ -31,8 +32,7 @@ from postroom.manager.names import name_resolution as names
 from postroom.manager.producing.put import store
 from postroom.manager.producing.refusal import refusal_of
 from postroom.manager.producing.upload import upload_of
-from postroom.manager.queues import overrides
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, Subscription
 from postroom.manager.reports.report_message import Original, ReportText, report_sections
 from postroom.manager.transactions import commit as transactions
 from postroom.manager.undeliverable import discard
@@ -241,7 +241,7 @@ def dead_letter_queue(core: Core) -> Queue | Undelivered:
             f"queue manager {own!r} has no dead-letter queue (dead_letter_queue)",
         )
     queue = core.queues.get(name)
-    if queue is None or queue.subscription is not None:
+    if queue is None or isinstance(queue, Subscription):
         return Undelivered(
             _UNKNOWN_OBJECT_NAME,
             name,

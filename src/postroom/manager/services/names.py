@@ -6,7 +6,7 @@ from mypy_extensions import i64
 
 from postroom.manager.kernel.core import Core
 from postroom.manager.names import name_resolution as names
-from postroom.manager.names.remote_queues import Destination, RemoteQueue, RemoteQueueDefinition
+from postroom.manager.names.remote_queues import RemoteQueue, RemoteQueueDefinition, ResolvedName
 
 
 @final
@@ -56,11 +56,11 @@ class NameService:
         """An address without this queue manager's own name: ``QUEUE`` for ``QUEUE@THIS``."""
         return names.local_name(self._core, address)
 
-    def destination(self, address: str) -> Destination:
+    def destination(self, address: str) -> ResolvedName:
         """Where a message to ``address`` is to be put. Raises NameUnknown, NameUnusable."""
         return names.destination(self._core, address)
 
-    def taker(self, address: str) -> Destination:
+    def taker(self, address: str) -> ResolvedName:
         """As `destination`, where subscriptions are met, too. Raises QueueNotFound, NameUnknown,
         NameUnusable."""
         return names.taker(self._core, address)
@@ -69,6 +69,6 @@ class NameService:
         """Raise NotForInput for an address that leads elsewhere."""
         names.check_readable(self._core, address)
 
-    def sent_to(self, destination: Destination, stored: bytes) -> bytes:
+    def sent_to(self, destination: ResolvedName, stored: bytes) -> bytes:
         """The sections of a message from here as they are put on ``destination.queue``."""
         return names.sent_to(self._core, destination, stored)

@@ -90,7 +90,7 @@ def assign_next(core: Core, queue: Queue, spark: SparkSubscription, alone: bool)
             expire_available(core, entry)
             continue
         take_out(queue, entry)
-        queue.ahead = 0
+        queue.bodies.ahead = 0
         assign(core, spark, entry)
         return True
 

@@ -248,7 +248,7 @@ def is_filling(spark: SparkSubscription) -> bool:
         return False
     if consumer.matching is not None and consumer.waits:
         return True
-    return queue.pending or queue.fetching or queue.waits_for_durable
+    return queue.schedule.pending or queue.bodies.fetching or queue.bodies.waits_for_durable
 
 
 def oldest_waiting(queue: Queue) -> int:

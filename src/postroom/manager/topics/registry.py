@@ -15,7 +15,8 @@ from postroom.manager.kernel.errors import (
 from postroom.manager.kernel.name_rules import SUBSCRIPTION_MARK, check_pattern, is_pattern
 from postroom.manager.kernel.options import KIND_SUBSCRIPTION, KIND_TOPIC
 from postroom.manager.queues import registry as queues
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, Subscription
+from postroom.manager.queues.topic import Topic
 from postroom.manager.topics import routing
 from postroom.model import numbers as n
 
@@ -47,30 +48,30 @@ class Subscribing:
 # Topics.
 
 
-def find(core: Core, name: str) -> Queue:
-    """The node of the topic; raises QueueNotFound."""
-    node = core.topics.get(name)
-    if node is None:
+def find(core: Core, name: str) -> Topic:
+    """The topic of that name; raises QueueNotFound."""
+    topic = core.topics.get(name)
+    if topic is None:
         raise QueueNotFound(f"there is no topic {name!r}")
-    return node
+    return topic
 
 
-def delete(core: Core, node: Queue, if_unused: bool, forced: bool, user: str) -> int:
+def delete(core: Core, topic: Topic, if_unused: bool, forced: bool, user: str) -> int:
     """Delete a topic with the subscriptions to it (not those to patterns); returns how many those were.
 
     Raises QueueInUse: somebody consumes and ``if_unused`` or the topic is temporary, or a transaction or a
     Spark subscription holds messages of a subscription, and it isn't ``forced``.
     """
-    subscribed = core.patterns.exactly(node.name)
-    consumers = sum(len(queue.consumers) for queue in subscribed)
-    if consumers and (if_unused or node.definition.temporary):
-        raise QueueInUse(f"topic {node.name!r} has {consumers} consumers")
+    subscribed = core.patterns.exactly(topic.name)
+    consumers = sum(len(queue.attached.consumers) for queue in subscribed)
+    if consumers and (if_unused or topic.definition.temporary):
+        raise QueueInUse(f"topic {topic.name!r} has {consumers} consumers")
     if not forced:
         for queue in subscribed:
             _check_not_held(queue)
     for queue in subscribed:
         administration.delete(core, queue, False, False, forced, user)
-    queues.remove(core, node)
+    queues.remove(core, topic)
     return len(subscribed)
 
 
@@ -89,7 +90,7 @@ def _check_not_held(queue: Queue) -> None:
 # Subscriptions.
 
 
-def subscribe(core: Core, wanted: Subscribing) -> Queue:
+def subscribe(core: Core, wanted: Subscribing) -> Subscription:
     """The subscription's queue: the one that is there, or a new one.
 
     One of that client and name to another topic, or with another selector or no-local, is replaced unless
@@ -98,7 +99,7 @@ def subscribe(core: Core, wanted: Subscribing) -> Queue:
     """
     check_pattern(wanted.topic)
     if not is_pattern(wanted.topic):
-        queues.find_or_create(core, wanted.topic, KIND_TOPIC)
+        queues.find_or_create_topic(core, wanted.topic)
     existing = core.subscriptions.get((wanted.client, wanted.name, wanted.durable)) if wanted.name else None
     if existing is not None:
         if _same(existing, wanted):
@@ -107,7 +108,7 @@ def subscribe(core: Core, wanted: Subscribing) -> Queue:
     return _create(core, wanted)
 
 
-def _same(existing: Queue, wanted: Subscribing) -> bool:
+def _same(existing: Subscription, wanted: Subscribing) -> bool:
     """Whether ``existing`` is what is wanted, and may be used; raises where it may neither be used nor
     replaced."""
     known = existing.definition
@@ -122,13 +123,15 @@ def _same(existing: Queue, wanted: Subscribing) -> bool:
         and known.selector == wanted.selector
         and known.no_local == wanted.no_local
     )
-    if existing.consumers and not (same and wanted.shared):
+    if existing.attached.consumers and not (same and wanted.shared):
         what = "" if same else " with another topic, selector or no-local"
-        raise SubscriptionInUse(f"{wanted.text()} is in use{what}, by {len(existing.consumers)} consumers")
+        raise SubscriptionInUse(
+            f"{wanted.text()} is in use{what}, by {len(existing.attached.consumers)} consumers"
+        )
     return same
 
 
-def _create(core: Core, wanted: Subscribing) -> Queue:
+def _create(core: Core, wanted: Subscribing) -> Subscription:
     node = core.topics.get(wanted.topic)
     template = core.options.new_queue(wanted.topic, KIND_TOPIC) if node is None else node.definition
     name = _queue_name(core, wanted)
@@ -149,7 +152,9 @@ def _create(core: Core, wanted: Subscribing) -> Queue:
         auto_created=False,
         durably_paused="",
     )
-    return queues.create(core, definition)
+    queue = queues.create(core, definition)
+    assert isinstance(queue, Subscription)
+    return queue
 
 
 def _queue_name(core: Core, wanted: Subscribing) -> str:
@@ -160,7 +165,7 @@ def _queue_name(core: Core, wanted: Subscribing) -> str:
     return f"{wanted.topic}{SUBSCRIPTION_MARK}{client}{name}"
 
 
-def durable(core: Core, client: str, name: str) -> Queue:
+def durable(core: Core, client: str, name: str) -> Subscription:
     """The durable subscription of that client ("": global) and name; raises QueueNotFound."""
     queue = core.subscriptions.get((client, name, True))
     if queue is None:
@@ -172,9 +177,10 @@ def durable(core: Core, client: str, name: str) -> Queue:
 def unsubscribe(core: Core, queue: Queue, forced: bool, user: str) -> None:
     """End a subscription with what waits on it. Raises, unless it is ``forced``, SubscriptionInUse,
     QueueInUse."""
-    if queue.consumers and not forced:
+    if queue.attached.consumers and not forced:
         raise SubscriptionInUse(
-            f"subscription {queue.name!r} is in use by {len(queue.consumers)} consumers: close them first"
+            f"subscription {queue.name!r} is in use by {len(queue.attached.consumers)} consumers: "
+            "close them first"
         )
     administration.delete(core, queue, False, False, forced, user)
 
@@ -195,10 +201,11 @@ def end_forsaken(core: Core) -> None:
     forsaken = core.forsaken
     core.forsaken = []
     for queue in forsaken:
-        if queue.deleted or queue.consumers or queue.spark:
+        if queue.deleted or queue.attached.consumers or queue.spark:
             continue
         if queue.held:
-            routing.dismiss(core, queue)
+            if isinstance(queue, Subscription):
+                routing.dismiss(core, queue)
             queues.update(core, replace(queue.definition, temporary=True))  # a restart ends it, too
             administration.clear(core, queue, n.EVENT_DELETE)
             core.set_alarm(queue, core.now_us + DOOMED_CHECK_US)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, final
 from postroom.manager.kernel.name_rules import LEVEL_MARK, ONE_LEVEL, REST
 
 if TYPE_CHECKING:
-    from postroom.manager.queues.queue import Queue
+    from postroom.manager.queues.queue import Subscription
 
 
 @final
@@ -18,7 +18,7 @@ class _Node:
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
-        self.here: dict[Queue, None] = {}
+        self.here: dict[Subscription, None] = {}
         """Subscriptions whose pattern ends here."""
 
 
@@ -29,7 +29,7 @@ class Patterns:
     def __init__(self) -> None:
         self._root = _Node()
 
-    def add(self, pattern: str, queue: "Queue") -> None:
+    def add(self, pattern: str, queue: "Subscription") -> None:
         node = self._root
         for level in pattern.split(LEVEL_MARK):
             child = node.children.get(level)
@@ -38,7 +38,7 @@ class Patterns:
             node = child
         node.here[queue] = None
 
-    def remove(self, pattern: str, queue: "Queue") -> None:
+    def remove(self, pattern: str, queue: "Subscription") -> None:
         """Take out what was added; nodes that lead nowhere go."""
         way = [self._root]
         levels = pattern.split(LEVEL_MARK)
@@ -52,7 +52,7 @@ class Patterns:
             way.pop()
             del way[-1].children[levels.pop()]
 
-    def exactly(self, pattern: str) -> "list[Queue]":
+    def exactly(self, pattern: str) -> "list[Subscription]":
         """The subscriptions to this very pattern or name."""
         node = self._root
         for level in pattern.split(LEVEL_MARK):
@@ -62,9 +62,9 @@ class Patterns:
             node = child
         return list(node.here)
 
-    def matching(self, name: str) -> "list[Queue]":
+    def matching(self, name: str) -> "list[Subscription]":
         """The subscriptions whose pattern matches the topic ``name``."""
-        found: list[Queue] = []
+        found: list[Subscription] = []
         nodes = [self._root]
         for level in name.split(LEVEL_MARK):
             reached: list[_Node] = []
@@ -81,7 +81,7 @@ class Patterns:
         return found
 
 
-def _take_rest(node: _Node, found: "list[Queue]") -> None:
+def _take_rest(node: _Node, found: "list[Subscription]") -> None:
     """Whoever takes everything that begins with the levels of ``node``."""
     rest = node.children.get(REST)
     if rest is not None:

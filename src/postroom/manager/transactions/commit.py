@@ -28,7 +28,7 @@ from postroom.manager.producing.put import due_of, new_entry, upload_size
 from postroom.manager.producing.upload import Upload
 from postroom.manager.queues.duplicate_detection import HAS_TWIN, forget, has_twin, note, remember
 from postroom.manager.queues.placement import add_committed, delay, ended, why_put_waits
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.queues.returned_entries import come_back, redelivery_delay_us, turn_down
 from postroom.manager.spark.sink import admit_to_branch
 from postroom.model import numbers as n
@@ -114,7 +114,7 @@ def put(
 def hold_put(core: Core, transaction: Transaction, entry: Entry) -> None:
     """The transaction has put ``entry``, a new object in no order."""
     begin_held(entry, transaction.kind, transaction.id, transaction)
-    entry.queue.held.add(entry)
+    as_queue(entry.queue).held.add(entry)
     if transaction.kind == n.SPARK_BRANCH:
         entry.body = None  # it may be held for long, and there may be very many: read again when it goes out
     admit(core, entry)
@@ -140,7 +140,7 @@ def dispose(
     make_room(core, transaction)
     step(core, entry, n.EVENT_ASSIGN, transaction.kind, transaction.id, transaction, 0)
     let_go(core, consumer, entry)
-    entry.queue.held.add(entry)
+    as_queue(entry.queue).held.add(entry)
     receipt = Receipt(consumer, entry, event, settled)
     if transaction.acquired:
         receipt.acquired = transaction.acquired.pop(entry, None) is not None
@@ -202,7 +202,7 @@ def decide_for(core: Core, transaction: Transaction) -> None:
         position = _record(core, transaction, n.EVENT_CONFIRM, groups)
         _make_available(core, transaction, position)
         for entry in taken:
-            entry.queue.held.discard(entry)
+            as_queue(entry.queue).held.discard(entry)
             decide(entry, n.EVENT_CONFIRM, 0)
             if entry.flags & n.FLAG_REPORTS != 0:
                 core.reports.note(entry, n.FEEDBACK_COD)
@@ -222,7 +222,7 @@ def decide_against(core: Core, transaction: Transaction, event: i64) -> None:
     if groups:
         _record(core, transaction, event, groups)
         for entry in transaction.puts:
-            entry.queue.held.discard(entry)
+            as_queue(entry.queue).held.discard(entry)
             decide(entry, event, 0)
             ended(core, entry)
     for receipt in transaction.receipts:
@@ -311,7 +311,7 @@ def _make_available(core: Core, transaction: Transaction, position: i64) -> None
     """Places follow the decision record: its position, and the rank in its groups."""
     ordinal: i64 = 0
     for entry in sorted(transaction.puts, key=_by_group):
-        entry.queue.held.discard(entry)
+        as_queue(entry.queue).held.discard(entry)
         decide(entry, n.EVENT_CONFIRM, entry.causes)
         if entry.causes != 0:
             delay(core, entry)
@@ -325,7 +325,7 @@ def _make_available(core: Core, transaction: Transaction, position: i64) -> None
         if entry.flags & n.FLAG_REPORTS != 0:
             core.reports.note(entry, n.FEEDBACK_COA)
         core.woken.append(entry.queue)
-        add_committed(core, entry.queue, entry)
+        add_committed(core, as_queue(entry.queue), entry)
 
 
 def _by_group(entry: Entry) -> tuple[bool, int, int]:
@@ -335,7 +335,7 @@ def _by_group(entry: Entry) -> tuple[bool, int, int]:
 def _apply(core: Core, receipt: Receipt) -> None:
     """An outcome other than accepted, now that the transaction is committed."""
     entry = receipt.entry
-    entry.queue.held.discard(entry)
+    as_queue(entry.queue).held.discard(entry)
     if receipt.event == n.EVENT_DEAD_LETTER:
         turn_down(core, entry, receipt.consumer, receipt.condition, receipt.description)
         return
@@ -352,7 +352,7 @@ def _apply(core: Core, receipt: Receipt) -> None:
 
 def _undo(core: Core, transaction: Transaction, receipt: Receipt, event: i64) -> None:
     entry, consumer = receipt.entry, receipt.consumer
-    entry.queue.held.discard(entry)
+    as_queue(entry.queue).held.discard(entry)
     if consumer is None:
         _undo_of_before(core, entry, event)
     elif transaction.kind == n.LOCAL_TRANSACTION and not (

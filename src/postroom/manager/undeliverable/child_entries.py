@@ -1,6 +1,8 @@
 """New entries made of old ones: dead letters, redirected and moved ones. They name their parent and share its
 body."""
 
+from collections.abc import Sequence
+
 from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
@@ -8,24 +10,26 @@ from postroom.amqp.errors import AmqpError
 from postroom.amqp.message.message_head import scan_head
 from postroom.ledger.format.entry_records import Arrival
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.entry_creation import begin_available, first_state
 from postroom.manager.kernel.memory import stored
 from postroom.manager.kernel.outgoing_sections import expiry_flag
+from postroom.manager.kernel.overrides import birth_us
+from postroom.manager.kernel.overrides import expiry_us as override_expiry_us
 from postroom.manager.queues import tap
 from postroom.manager.queues.annotations import annotate
 from postroom.manager.queues.message_ids import ids_of
-from postroom.manager.queues.overrides import birth_us
-from postroom.manager.queues.overrides import expiry_us as override_expiry_us
 from postroom.manager.queues.placement import add_delayed, add_new
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
+from postroom.manager.queues.topic import Topic
 from postroom.manager.topics import routing
 from postroom.model import numbers as n
 from postroom.model.ids import NO_IDS, MessageIds
 
 
 def make_child(
-    core: Core, parent: Entry, queue: Queue, event: i64, annotations: dict[str, object] | None
+    core: Core, parent: Entry, queue: Destination, event: i64, annotations: dict[str, object] | None
 ) -> None:
     """Put what ``parent`` carries on ``queue`` as a new entry, which expires only if ``queue`` says so; on a
     topic, as one for each of its subscriptions.
@@ -33,15 +37,17 @@ def make_child(
     The overrides of ``queue`` apply (priority, times), its quota doesn't: what could be delivered nowhere
     must find room (WebLogic's rules).
     """
-    takers = [queue]
+    takers: Sequence[Queue]
     routing_set = queue.id
     flags = (parent.flags | n.FLAG_ADVERSE | n.FLAG_BODY_SHARED | expiry_flag(parent)) & ~n.FLAG_RECEIVED
-    if queue.topic is not None:
+    if isinstance(queue, Topic):
         route = routing.route_of(core, queue)
         takers = route.queues
-        routing_set = routing.set_of(core, route, takers)
+        routing_set = routing.set_of(core, route, route.queues)
         if len(takers) > 1:
             flags |= n.FLAG_PUBLISHED
+    else:
+        takers = [as_queue(queue)]
     overrides = queue.overrides
     priority = parent.priority
     expiry_us: i64 = 0
@@ -51,7 +57,7 @@ def make_child(
             priority = overrides.priority
         expiry_us = override_expiry_us(core, overrides)
         due_us = birth_us(core, overrides)
-    causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.insertion_paused else 0
+    causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.switches.insertion_paused else 0
     ids = _ids_in_memory(parent)
     state = first_state(event, n.NO_HOLDER, causes)
     arrival = Arrival(routing_set, event, state, ids, priority=priority, flags=flags, expiry_us=expiry_us)
@@ -170,5 +176,5 @@ def place(core: Core, queue: Queue, child: Entry, causes: i64, due_us: i64) -> N
 def wake(core: Core, queue: Queue) -> None:
     """Something new is on ``queue``: have it dispatched, if anybody waits there, when this command is
     over."""
-    if queue.ready or queue.browsers or queue.watched:
+    if queue.attached.ready or queue.attached.browsers or queue.schedule.watched:
         core.woken.append(queue)

@@ -12,7 +12,7 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.transitions import step
 from postroom.manager.queues import registry as queues
 from postroom.manager.queues.placement import ended
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.undeliverable.child_entries import make_child, may_leave
 from postroom.model import numbers as n
 from postroom.model.mq import Reason
@@ -38,7 +38,7 @@ _UNEXPECTED: Final = int(Reason.UNEXPECTED_ERROR)
 
 def over_limit(entry: Entry) -> bool:
     """Whether it has failed more often than its queue allows."""
-    limit = entry.queue.redelivery_limit
+    limit = entry.queue.limits.redelivery_limit
     return limit >= 0 and entry.failure_count > limit
 
 
@@ -52,7 +52,7 @@ def dead_letter(core: Core, entry: Entry, reason: str, description: str) -> None
     detail = detail_of(reason, description)
     target = None
     if may_leave(entry):
-        target = queues.target(core, entry.queue, entry.queue.definition.dead_letter_queue)
+        target = queues.target(core, as_queue(entry.queue), entry.queue.definition.dead_letter_queue)
     if target is None:
         core.effects.discard(entry.queue.name, reason, description)
         step(core, entry, n.EVENT_DISCARD, 0, 0, None, 0, detail)
@@ -114,7 +114,7 @@ def number_of(reason: str) -> int:
 
 def dead_letter_over_limit(core: Core, entry: Entry) -> None:
     """The redelivery limit is judged, and the entry is over it."""
-    failures = f"{entry.failure_count} failures, limit {entry.queue.redelivery_limit}"
+    failures = f"{entry.failure_count} failures, limit {entry.queue.limits.redelivery_limit}"
     last = (entry.annotations or {}).get(FAILURE_KEY)
     if isinstance(last, str):
         failures += f"; the last: {last}"

@@ -15,8 +15,8 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.entry_creation import first_state
 from postroom.manager.kernel.outgoing_sections import expiry_flag
-from postroom.manager.queues.overrides import birth_us
-from postroom.manager.queues.overrides import expiry_us as override_expiry_us
+from postroom.manager.kernel.overrides import birth_us
+from postroom.manager.kernel.overrides import expiry_us as override_expiry_us
 from postroom.manager.queues.queue import Queue
 from postroom.manager.undeliverable.child_entries import place
 from postroom.model import numbers as n
@@ -45,7 +45,7 @@ def make_rewritten(core: Core, parent: Entry, queue: Queue, event: i64, sections
             priority = overrides.priority if overrides.priority >= 0 else priority
             expiry_us = override_expiry_us(core, overrides)
             due_us = birth_us(core, overrides)
-    causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.insertion_paused else 0
+    causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.switches.insertion_paused else 0
     head = scan_head(sections)
     state = first_state(event, n.NO_HOLDER, causes)
     arrival = Arrival(queue.id, event, state, head, priority=priority, flags=flags, expiry_us=expiry_us)

@@ -2,6 +2,9 @@
 
 Types are checked here as far as they show: what can't have a value of the type that an operator wants is a
 mistake of whoever wrote it, and refused rather than never matched.
+
+By hand: Lark takes 11 to 17 times as long as this compiled, and its errors list terminals
+(docs/explanation/own-parts.md).
 """
 
 from typing import Final, final

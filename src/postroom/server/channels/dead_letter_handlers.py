@@ -143,7 +143,7 @@ class QueueHandler(Asker):
         if queue is None:
             log(logging.WARNING, "dead-letter-queue-missing", queue=self.queue, rules=self.rules)
             return None
-        return None if queue.consumption_paused else queue
+        return None if queue.switches.consumption_paused else queue
 
     def _begin(self, request: StoreRequest, now_us: int) -> bool:
         try:

@@ -1,14 +1,9 @@
 """Channels and credentials in the configuration file."""
 
-from typing import Annotated, Literal
+from msgspec import NODEFAULT, Struct
 
-from msgspec import Meta, Struct
-from msgspec.structs import asdict
-
-from postroom.model.channel import MAX_BATCH_MESSAGES, MAX_RETRIES, ChannelDefinition, ChannelInvalid
-from postroom.server.configuration.values import PlacedError
-
-Count = Annotated[int, Meta(ge=0, le=MAX_RETRIES)]
+from postroom.model.channel import ChannelDefinition, ChannelInvalid
+from postroom.server.configuration.values import PlacedError, SettingsTable, settings_of
 
 
 class CredentialsConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,41 +30,9 @@ class CredentialsConfig(Struct, frozen=True, forbid_unknown_fields=True):
             raise PlacedError(("key_file",), "without cert_file: name the certificate's file too")
 
 
-class ChannelConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """One channel that is defined at the start unless it exists; one that exists takes these settings.
-
-    What each means stands with `ChannelDefinition`.
-    """
-
-    name: str
-    type: Literal["sender", "receiver", "server", "requester"]
-    protocol: Literal["postroom", "amqp"] = "postroom"
-    connection: str = ""
-    credentials: str = ""
-    transmission_queue: str = ""
-    batch_size: Annotated[int, Meta(ge=1, le=MAX_BATCH_MESSAGES)] = 50
-    batch_limit_kb: Count = 5000
-    batch_interval_ms: Count = 0
-    batch_heartbeat_ms: Count = 0
-    heartbeat_interval_s: Count = 300
-    disconnect_interval_s: Count = 6000
-    short_retry_count: Count = 10
-    short_retry_interval_s: Count = 60
-    long_retry_count: Count = MAX_RETRIES
-    long_retry_interval_s: Count = 1200
-    sequence_wrap: Count = MAX_RETRIES
-    max_message_bytes: Count = 4_194_304
-    nonpersistent_speed: Literal["fast", "normal"] = "fast"
-    message_retry_count: Count = 10
-    message_retry_interval_ms: Count = 1000
-    message_retry_exit: str = ""
-    message_retry_data: str = ""
-    use_dead_letter_queue: bool = True
-    put_authority: Literal["default", "context"] = "default"
-    triggered: bool = True
-    remote_address: str = ""
-    local_queue: str = ""
-    description: str = ""
+@settings_of(ChannelDefinition, defaults={"name": NODEFAULT, "type": NODEFAULT})
+class ChannelConfig(SettingsTable):
+    """One channel that is defined at the start unless it exists; one that exists takes these settings."""
 
     def __post_init__(self) -> None:
         try:
@@ -79,4 +42,4 @@ class ChannelConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     def definition(self) -> ChannelDefinition:
         """The channel in the queue manager's terms."""
-        return ChannelDefinition(**asdict(self))
+        return ChannelDefinition(**self.values())

@@ -8,40 +8,41 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
-from msgspec.structs import asdict
+from msgspec import UNSET, Meta, Struct, field
 
-from postroom.manager.headers.transmission_header import MAX_HOPS
 from postroom.manager.kernel.destination_checks import check_order
 from postroom.manager.kernel.errors import DefinitionInvalid, ManagerError
 from postroom.manager.kernel.name_rules import DEAD_LETTERS
 from postroom.manager.kernel.options import (
     KIND_QUEUE,
     KIND_TOPIC,
-    MAX_BRANCH_MESSAGES,
+    QUEUE_DEFAULTS,
+    QUEUE_SETTINGS,
     ManagerOptions,
     QueueDefinition,
 )
 from postroom.manager.kernel.quota_definition import QuotaDefinition
 from postroom.manager.names.remote_queues import RemoteQueueDefinition
-from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
 from postroom.model.names import MANAGER_MARK
 from postroom.server.addresses import DEFAULT_PORT, is_loopback, split_address
 from postroom.server.configuration.channels import ChannelConfig, CredentialsConfig
 from postroom.server.configuration.dead_letter_handlers import DeadLetterHandlerConfig
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.configuration.passwords import PasswordHashError, parse_hash
-from postroom.server.configuration.spark import SparkConfig
-from postroom.server.configuration.values import Limit, Name, NotNegative, PlacedError, Positive
+from postroom.server.configuration.values import (
+    Name,
+    NotNegative,
+    PlacedError,
+    Positive,
+    SettingsTable,
+    settings_of,
+)
 from postroom.server.configuration.websocket import WebSocketConfig
 
 DEFAULT_TLS_PORT: Final = 5671
 DEFAULT_DATA_FOLDER: Final = "postroom-data"
 RESERVED_PREFIXES: Final = ("$", "postroom.")
 """Names that begin so belong to the broker: they are neither created on attach nor by request."""
-
-Policy = Literal["fifo", "preemptive"]
-Growth = Annotated[int, Meta(ge=100)]
 
 
 def is_reserved(name: str) -> bool:
@@ -129,29 +130,30 @@ class AutoCreateConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """An auto-created queue that is empty and unused for so long is removed; 0: as soon as it is."""
 
 
-class TransactionsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+@settings_of(
+    ManagerOptions,
+    ("max_branches", "max_branch_messages", "branch_idle_timeout_ms"),
+    renamed={
+        "max_open": "max_transactions",
+        "max_messages": "max_transaction_entries",
+        "timeout_ms": "transaction_timeout_ms",
+    },
+)
+class TransactionsConfig(SettingsTable):
     """Bounds of local transactions and of XA branches."""
 
-    max_open: Positive = 10_000
-    """Local transactions open at a time; one more can't be declared."""
-    max_messages: Positive = 100_000
-    """Sent and acknowledged in one local transaction; one more leaves nothing but rollback."""
-    timeout_ms: NotNegative = 300_000
-    """A local transaction that is open for so long is rolled back; 0 never."""
-    max_branches: Positive = 10_000
-    """XA branches, prepared and heuristically decided ones included; one more can't be started."""
-    max_branch_messages: Annotated[int, Meta(ge=1, le=MAX_BRANCH_MESSAGES)] = 256
-    """Sent and received in one branch; one more rolls it back."""
-    branch_idle_timeout_ms: NotNegative = 300_000
-    """A branch that is not prepared and has heard nothing for so long is rolled back; 0 never."""
 
-
-class StartupConfig(Struct, frozen=True, forbid_unknown_fields=True):
+@settings_of(
+    ManagerOptions,
+    (),
+    renamed={
+        "production_paused": "production_paused_at_startup",
+        "insertion_paused": "insertion_paused_at_startup",
+        "consumption_paused": "consumption_paused_at_startup",
+    },
+)
+class StartupConfig(SettingsTable):
     """What queues and topics that don't say it themselves start with."""
-
-    production_paused: bool = False
-    insertion_paused: bool = False
-    consumption_paused: bool = False
 
 
 class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -195,81 +197,15 @@ class LedgerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Wait for the folder's lock instead of failing where another process has it."""
 
 
-class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
+_UNSET: Final = dict.fromkeys(QUEUE_DEFAULTS, UNSET)
+"""As `[queue_defaults]` says."""
+
+
+@settings_of(QueueDefinition, ("name", *QUEUE_SETTINGS), defaults=_UNSET)
+class QueueConfig(SettingsTable):
     """One queue that is made at the start unless it exists; one that exists takes these settings."""
 
     name: Name
-    usage: Literal["normal", "transmission"] = "normal"
-    """"transmission": messages for another queue manager wait here for a channel."""
-    access: Literal["shared", "exclusive"] = "shared"
-    """"exclusive": one consumer at a time, the others stand by."""
-    standby: bool = True
-    """With exclusive access: whether others may attach and wait; otherwise they are refused."""
-    max_consumers: Positive = 1000
-    max_unsettled_per_consumer: Annotated[int, Meta(ge=-1)] = -1
-    """Delivered to one consumer and not settled, at least 1; -1: 10,000."""
-    max_messages: Limit = -1
-    """A quota of its own: held at most, in flight included; -1 no limit."""
-    max_bytes: Limit = -1
-    quota_policy: Policy = "fifo"
-    quota: str = ""
-    """The quota resource that it is under; empty, and no limits of its own: the broker's quota."""
-    messages_threshold_high: Limit = -1
-    """Above it senders are slowed down, until there are fewer than messages_threshold_low; -1 off."""
-    messages_threshold_low: Limit = -1
-    bytes_threshold_high: Limit = -1
-    bytes_threshold_low: Limit = -1
-    time_to_deliver_ms: Limit = -1
-    """Messages can be received so long after their arrival, whatever their sender says; -1 as he says."""
-    delivery_schedule: str = ""
-    """Or from the next moment of this schedule on."""
-    ttl_override_ms: Limit = -1
-    priority_override: Annotated[int, Meta(ge=-1, le=9)] = -1
-    delivery_mode_override: Literal["", "persistent", "non-persistent"] = ""
-    persistent: bool = True
-    """Whether it has a store; without one it takes no persistent messages."""
-    allow_persistent_downgrade: bool = False
-    max_message_bytes: Limit = -1
-    duplicate_window: Annotated[int, Meta(ge=0, le=MAX_DUPLICATE_WINDOW)] = 0
-    """So many message ids taken last are remembered; what comes again is accepted and dropped. 0 none."""
-    body_retention_s: NotNegative = 0
-    """Bodies of messages that have ended stay so long for readers of the ledger; 0 not at all."""
-    max_ttl_ms: Limit = -1
-    """A message expires at the latest so long after its arrival."""
-    respect_ttl: bool = True
-    """Whether the time to live that senders give counts."""
-    redelivery_limit: Limit | UnsetType = UNSET
-    """Failures after which a message is still delivered again; above, it goes to the dead-letter queue. -1 no
-    limit. Unset, as the next three and dead_letter_queue: as `[queue_defaults]` says."""
-    redelivery_delay_ms: Limit | UnsetType = UNSET
-    """How long a message waits after a failure; -1: as its consumer says."""
-    redelivery_delay_multiplier_percent: Growth | UnsetType = UNSET
-    """The delay of each further failure is so much of the one before."""
-    max_redelivery_delay_ms: Limit | UnsetType = UNSET
-    """It grows to no more than this; -1: ten times the first."""
-    lost_link_counts: bool = False
-    """Whether a delivery that came back by a broken link is charged to the redelivery limit."""
-    undo_counts: bool = False
-    """Message store: whether what is got and taken back by undo is charged to the redelivery limit."""
-    dead_letter_queue: str | UnsetType = UNSET
-    """Where rejected messages and those over the limit go; empty: they are discarded."""
-    dead_letter_eligible_only: bool = False
-    """Only messages whose sender says that they may become dead letters or are redirected."""
-    expiration_policy: Literal["discard", "log", "redirect"] = "discard"
-    expiry_queue: str = ""
-    """Where expired messages are redirected; empty: to the dead-letter queue."""
-    message_logging: bool = False
-    """Whether the message log tells what happens to its messages."""
-    production_paused_at_startup: Literal["default", "true", "false"] = "default"
-    insertion_paused_at_startup: Literal["default", "true", "false"] = "default"
-    consumption_paused_at_startup: Literal["default", "true", "false"] = "default"
-    group_buckets: NotNegative = 0
-    """Message groups: into so many buckets, each with one consumer at a time; 0 none."""
-    unit_of_order: bool = False
-    """Whether the members of a unit of order are processed one after another."""
-    max_unit_members: Positive = 1_000_000
-    confirm_id_required: bool = True
-    """Message store: whether confirming by unique id needs the confirm id, too."""
 
     def __post_init__(self) -> None:
         _check_not_reserved(self.name)
@@ -277,80 +213,65 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     def definition(self, options: ManagerOptions) -> QueueDefinition:
         """As the queue manager defines it: what is not said here is as its options say."""
         kind = KIND_TOPIC if isinstance(self, TopicConfig) else KIND_QUEUE
-        said = {key: value for key, value in asdict(self).items() if value is not UNSET}
-        return replace(options.new_queue(self.name, kind, self.usage), **said)
+        return replace(options.new_queue(self.name, kind, self.usage), **self.values())
 
 
-class TopicConfig(QueueConfig, frozen=True, forbid_unknown_fields=True):
+class TopicConfig(QueueConfig):
     """One topic that is made at the start unless it exists; one that exists takes these settings.
 
     They are those of the subscriptions to it that are made from then on.
     """
 
 
-class QueueDefaultsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+@settings_of(
+    QueueDefinition,
+    QUEUE_DEFAULTS,
+    defaults={
+        "redelivery_limit": 10,
+        "redelivery_delay_ms": 500,
+        "redelivery_delay_multiplier_percent": 200,
+        "max_redelivery_delay_ms": 60_000,
+        "dead_letter_queue": UNSET,
+    },
+)
+class QueueDefaultsConfig(SettingsTable):
     """What queues, topics and subscriptions that don't say it themselves are made with, however they come to
-    be; transmission queues aren't. -1 (and an empty dead_letter_queue) is what the originals do."""
-
-    redelivery_limit: Limit = 10
-    redelivery_delay_ms: Limit = 500
-    redelivery_delay_multiplier_percent: Growth = 200
-    max_redelivery_delay_ms: Limit = 60_000
-    dead_letter_queue: str | UnsetType = UNSET
-    """Unset: the queue manager's."""
+    be; transmission queues aren't. -1 (and an empty dead_letter_queue) is what the originals do. Unless
+    dead_letter_queue is set, it is the queue manager's."""
 
     def definition(self, dead_letter_queue: str) -> QueueDefinition:
         """The pattern of new queues; ``dead_letter_queue`` is the queue manager's."""
-        said = asdict(self)
-        if self.dead_letter_queue is UNSET:
-            said["dead_letter_queue"] = dead_letter_queue
-        return QueueDefinition(name="default", **said)
+        return QueueDefinition(name="default", **{"dead_letter_queue": dead_letter_queue, **self.values()})
 
 
-class QuotaConfig(Struct, frozen=True, forbid_unknown_fields=True):
+@settings_of(QuotaDefinition)
+class QuotaConfig(SettingsTable):
     """One quota that is made at the start unless it exists; one that exists takes these settings."""
 
     name: Name
-    messages_maximum: Limit = -1
-    """-1 no limit, 0 nothing may be stored."""
-    bytes_maximum: Limit = -1
-    policy: Policy = "fifo"
-    """"fifo": sends that wait go in in their order; "preemptive": whichever fits."""
-    shared: bool = True
-    """One pool for all queues that name it; otherwise one of this size for each."""
 
     def __post_init__(self) -> None:
-        _check(QuotaDefinition(**asdict(self)))
+        _check(QuotaDefinition(**self.values()))
 
 
-class RemoteQueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
+@settings_of(RemoteQueueDefinition)
+class RemoteQueueConfig(SettingsTable):
     """One remote queue or alias that is defined at the start; one that exists takes these settings."""
 
     name: Name
-    remote_queue: str = ""
-    """The queue's name there; empty: a queue-manager alias."""
-    remote_queue_manager: str = ""
-    transmission_queue: str = ""
-    """Empty: the one that has the queue manager's name, else the default one."""
-    description: str = ""
 
     def __post_init__(self) -> None:
         _check_not_reserved(self.name)
-        _check(RemoteQueueDefinition(**asdict(self)))
+        _check(RemoteQueueDefinition(**self.values()))
 
 
-class QueueManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
+@settings_of(
+    ManagerOptions,
+    ("dead_letter_queue", "default_transmission_queue", "max_hops", "report_persistence"),
+    defaults={"dead_letter_queue": DEAD_LETTERS},
+)
+class QueueManagerConfig(SettingsTable):
     """What this queue manager, whose name is the container id, is to others."""
-
-    dead_letter_queue: str = DEAD_LETTERS
-    """A queue here, for the dead letters of queues that name no other, and for messages that came from other
-    queue managers and can't be delivered; empty: none."""
-    default_transmission_queue: str = ""
-    """Where messages for queue managers wait that have no transmission queue of their own."""
-    max_hops: Annotated[int, Meta(ge=1, le=MAX_HOPS)] = 16
-    """Transmission queues that one message may be put on; above it counts as going in a circle."""
-    report_persistence: Literal["message", "persistent", "non-persistent"] = "message"
-    """Of the reports that this queue manager makes; "message": as the message that they are about."""
 
 
 def _check_not_reserved(name: str) -> None:
@@ -368,72 +289,71 @@ def _check(definition: QueueDefinition | QuotaDefinition | RemoteQueueDefinition
         raise PlacedError(place, error.description) from error
 
 
-class SendingConfig(Struct, frozen=True, forbid_unknown_fields=True):
+@settings_of(
+    ManagerOptions,
+    (
+        *("quota_policy", "messages_threshold_high", "messages_threshold_low"),
+        *("bytes_threshold_high", "bytes_threshold_low", "send_timeout_ms", "max_send_timeout_ms"),
+        *("max_blocked_bytes", "max_blocked_bytes_per_link"),
+    ),
+    renamed={"max_messages": "quota_messages", "max_bytes": "quota_bytes"},
+)
+class SendingConfig(SettingsTable):
     """The broker's quota, and sends that wait for room."""
-
-    max_messages: Limit = -1
-    """Held at most by all queues that are under no other quota; -1 no limit."""
-    max_bytes: Limit = -1
-    quota_policy: Policy = "fifo"
-    messages_threshold_high: Limit = -1
-    """Above it all senders are slowed down, until there are fewer than messages_threshold_low; -1 off."""
-    messages_threshold_low: Limit = -1
-    bytes_threshold_high: Limit = -1
-    bytes_threshold_low: Limit = -1
-    send_timeout_ms: NotNegative = 10
-    """How long a send waits for room where its link doesn't say; 0 not at all."""
-    max_send_timeout_ms: NotNegative = 60_000
-    """The longest that a link may ask for."""
-    max_blocked_bytes: NotNegative = 128 << 20
-    """Sends that wait for room, all links; one more is refused at once."""
-    max_blocked_bytes_per_link: NotNegative = 8 << 20
 
     def __post_init__(self) -> None:
         try:
-            check_order(
-                "the broker",
-                "messages",
-                self.messages_threshold_low,
-                self.messages_threshold_high,
-                self.max_messages,
-            )
-            check_order(
-                "the broker", "bytes", self.bytes_threshold_low, self.bytes_threshold_high, self.max_bytes
-            )
+            for what in ("messages", "bytes"):
+                low, high = (getattr(self, f"{what}_threshold_{end}") for end in ("low", "high"))
+                check_order("the broker", what, low, high, getattr(self, f"max_{what}"))
         except DefinitionInvalid as error:
             raise PlacedError((error.key,), error.description) from error
 
 
-class FlowControlConfig(Struct, frozen=True, forbid_unknown_fields=True):
+@settings_of(
+    ManagerOptions,
+    (),
+    renamed={
+        "enabled": "flow_control",
+        "maximum": "flow_maximum",
+        "minimum": "flow_minimum",
+        "interval_s": "flow_interval_s",
+        "steps": "flow_steps",
+    },
+)
+class FlowControlConfig(SettingsTable):
     """How senders to a queue above its threshold are slowed down."""
-
-    enabled: bool = True
-    maximum: Positive = 500
-    """Messages a second with which a sender begins."""
-    minimum: Positive = 50
-    """Messages a second to which it comes down."""
-    interval_s: Positive = 60
-    """In this time."""
-    steps: Annotated[int, Meta(ge=1, le=1000)] = 10
-    """In so many steps."""
 
     def __post_init__(self) -> None:
         if self.minimum > self.maximum:
             raise PlacedError(("minimum",), f"{self.minimum} is above the maximum ({self.maximum})")
 
 
-class MessageStoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
+@settings_of(
+    ManagerOptions,
+    ("browse_lock_ms",),
+    renamed={
+        "max_browse_lock_messages": "max_browse_lock_entries",
+        "max_confirm_id_messages": "max_confirm_id_entries",
+        "max_waiting_requests": "max_store_requests",
+        "max_wait_ms": "max_store_wait_ms",
+        "max_compared_messages": "max_scanned_entries",
+    },
+)
+class MessageStoreConfig(SettingsTable):
     """What the verbs of the message store may hold."""
 
-    browse_lock_ms: NotNegative = 300_000
-    """The longest that a browse lock holds; what is still locked then is unlocked. 0 for ever."""
-    max_browse_lock_messages: Positive = 10_000
-    max_confirm_id_messages: Positive = 100_000
-    """On one queue."""
-    max_waiting_requests: Positive = 10_000
-    max_wait_ms: Positive = 3_600_000
-    max_compared_messages: Positive = 100_000
-    """Bodies that one request compares in vain with the application properties that it asks for."""
+
+@settings_of(
+    ManagerOptions,
+    (
+        *("max_sinks", "max_sink_branches", "max_sink_branch_messages", "max_sink_messages"),
+        *("max_sink_bytes", "sink_branch_lease_ms", "sink_batches_remembered"),
+        *("max_spark_subscriptions", "max_spark_window"),
+    ),
+)
+class SparkConfig(SettingsTable):
+    """Bounds of Spark sinks and Spark subscriptions."""
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):

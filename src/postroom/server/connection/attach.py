@@ -17,9 +17,11 @@ from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, AmqpErro
 from postroom.amqp.frames.performatives import Attach, Coordinator, Source, Target
 from postroom.amqp.frames.termini import DURABILITY_CONFIGURATION, EXPIRY_NEVER
 from postroom.channel.wire import CHANNEL_ADDRESS
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.kernel.name_rules import UNDELIVERED, is_pattern
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, Subscription
+from postroom.manager.queues.topic import Topic
 from postroom.server.channels.receiving_link import grant_receiving
 from postroom.server.channels.sending_link import grant_sending
 from postroom.server.configuration.config import is_reserved
@@ -175,7 +177,7 @@ def _source_node(binding: "ConnectionBinding", source: Source, now_us: int) -> t
     broker = binding.broker
     if source.dynamic:
         node = _dynamic_node(binding, source, now_us)
-        return node.name, node.topic is not None, node.name
+        return node.name, isinstance(node, Topic), node.name
     address = source.address
     if not address:
         raise AmqpError(INVALID_FIELD, "the source has no address and isn't dynamic")
@@ -250,7 +252,7 @@ def _grant_incoming(binding: "ConnectionBinding", link: ReceiverLink, attach: At
     bound = IncomingLink(binding, link, node, attach)
     bound.dynamic = node.name if target.dynamic else ""
     said = node.name if target.dynamic else target.address  # as it was asked for, its queue manager included
-    return Grant(bound, attach.source, _target_of(binding, attach, said, node.topic is not None))
+    return Grant(bound, attach.source, _target_of(binding, attach, said, isinstance(node, Topic)))
 
 
 def _leads_elsewhere(binding: "ConnectionBinding", target: Target) -> bool:
@@ -275,7 +277,7 @@ def _target_of(
     return granted_target(asked, address, binding.broker.config.limits.suspended_timeout_s, topic)
 
 
-def _target_node(binding: "ConnectionBinding", target: Target, now_us: int) -> Queue:
+def _target_node(binding: "ConnectionBinding", target: Target, now_us: int) -> Destination:
     """The queue or topic to send to; one that isn't there is made."""
     manager = binding.broker.manager
     address = target.address or ""
@@ -285,10 +287,8 @@ def _target_node(binding: "ConnectionBinding", target: Target, now_us: int) -> Q
     address = manager.names.local(address)
     _check_reserved(address, address in manager.queues)
     queue = manager.queue_for_attach(address, now_us)
-    if queue.subscription is not None:
-        raise AmqpError(
-            NOT_ALLOWED, f"{address!r} is a subscription: publish to its topic {queue.subscription.topic!r}"
-        )
+    if isinstance(queue, Subscription):
+        raise AmqpError(NOT_ALLOWED, f"{address!r} is a subscription: publish to its topic {queue.topic!r}")
     return queue
 
 
@@ -328,7 +328,7 @@ def _check_may_create(binding: "ConnectionBinding", address: str, capabilities: 
         )
 
 
-def _dynamic_node(binding: "ConnectionBinding", end: Source | Target, now_us: int) -> Queue:
+def _dynamic_node(binding: "ConnectionBinding", end: Source | Target, now_us: int) -> Destination:
     """A node for this link alone."""
     if end.address:
         raise AmqpError(INVALID_FIELD, "a dynamic node has no address: it is made and named here")

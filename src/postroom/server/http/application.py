@@ -7,6 +7,8 @@
 | ``GET /ledger/records?first=&last=`` | ledger | records as an ``.events`` image |
 | ``POST /ledger/messages`` | ledger; with bodies: bodies, too | messages by their serials |
 | ``GET /metrics`` | metrics, or open | what is counted |
+
+A framework that makes OpenAPI from types would describe one answer of JSON (docs/explanation/own-parts.md).
 """
 
 import asyncio

@@ -17,10 +17,11 @@ from postroom.amqp.frames.termini import (
     DELETE_ON_NO_LINKS_OR_MESSAGES,
     DELETE_ON_NO_MESSAGES,
 )
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.kernel.options import KIND_QUEUE, KIND_TOPIC
 from postroom.manager.manager import QueueManager
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.topic import Topic
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.links.terminus import TEMPORARY_QUEUE, TEMPORARY_TOPIC, means_topic
 
@@ -61,7 +62,7 @@ class DynamicNodes:
         capabilities: list[str],
         properties: dict[object, object] | None,
         now_us: int,
-    ) -> Queue:
+    ) -> Destination:
         """A new queue or topic, as the capabilities say. Raises `AmqpError` for a lifetime policy that is
         none.
         """
@@ -119,10 +120,10 @@ class DynamicNodes:
             if policy in _WAITS_FOR_MESSAGES and queue.statistics.depth > 0:
                 return
             try:
-                if queue.topic is None:
-                    manager.delete_queue(name, False, False, now_us)
-                else:
+                if isinstance(queue, Topic):
                     manager.delete_topic(name, False, now_us)
+                else:
+                    manager.delete_queue(name, False, False, now_us)
             except ManagerError:
                 return  # someone holds what may not be decided for him: looked at again
         del self._policies[name]

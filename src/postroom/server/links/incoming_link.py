@@ -28,12 +28,13 @@ from postroom.amqp.frames.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER
 from postroom.amqp.message.message_head import scan_head, to_address
 from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager.kernel.consumer import Producer
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import PRESETTLED
 from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.kernel.name_rules import UNDELIVERED
-from postroom.manager.names.remote_queues import Destination
+from postroom.manager.names.remote_queues import ResolvedName
 from postroom.manager.producing.flow_control import Pace
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Subscription
 from postroom.manager.topics.routing import slows_down
 from postroom.model.message import MessageHead
 from postroom.server.configuration.config import is_reserved
@@ -59,7 +60,7 @@ class IncomingLink(BoundLink):
         self,
         binding: "ConnectionBinding",
         link: ReceiverLink,
-        queue: Queue | None,
+        queue: Destination | None,
         attach: Attach,
         remote: str = "",
     ) -> None:
@@ -68,7 +69,7 @@ class IncomingLink(BoundLink):
         self.queue = queue
         self.address = remote if queue is None else queue.name
         self._remote = remote
-        self._onward: Destination | None = None
+        self._onward: ResolvedName | None = None
         """Where the last message went, if that was to another queue manager."""
         self.dynamic = ""
         """The queue that was made for this link, "" where it wasn't."""
@@ -219,7 +220,9 @@ class IncomingLink(BoundLink):
             )
         raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "the broker's disk is nearly full: send again later")
 
-    def _addressed(self, event: TransferReceived, payload: bytes, head: MessageHead, now_us: int) -> Queue:
+    def _addressed(
+        self, event: TransferReceived, payload: bytes, head: MessageHead, now_us: int
+    ) -> Destination:
         """Where the message goes: by the name of the link's target, or by its own ``to``. Raises Unroutable
         for one whose ``to`` leads nowhere."""
         self._onward = None
@@ -231,7 +234,7 @@ class IncomingLink(BoundLink):
         except (AmqpError, ManagerError) as error:
             raise Unroutable(error, address, event.tag) from error
 
-    def _routed(self, address: str, payload: bytes, head: MessageHead, now_us: int) -> Queue:
+    def _routed(self, address: str, payload: bytes, head: MessageHead, now_us: int) -> Destination:
         if not address:
             raise AmqpError(INVALID_FIELD, "a message to the anonymous terminus needs `to` in its properties")
         manager = self._manager
@@ -244,14 +247,14 @@ class IncomingLink(BoundLink):
             return self._elsewhere(address)
         if queue is None:
             raise AmqpError(NOT_FOUND, f"there is no queue or topic {address!r}, the message's `to`")
-        if queue.subscription is not None:
+        if isinstance(queue, Subscription):
             raise AmqpError(
                 NOT_ALLOWED, f"{address!r}, the message's `to`, is a subscription: publish to its topic"
             )
         self._last_queue = queue
         return queue
 
-    def _elsewhere(self, address: str) -> Queue:
+    def _elsewhere(self, address: str) -> Destination:
         """The transmission queue for a name that leads to another queue manager; the queue for one that leads
         back here by an alias."""
         destination = self._manager.names.destination(address)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Final
 from postroom.amqp.encoding.types import Symbol
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.message.message_fields import MessageFields
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import ManagerError
-from postroom.manager.names.remote_queues import Destination
-from postroom.manager.queues.queue import Queue
+from postroom.manager.names.remote_queues import ResolvedName
 from postroom.model.message import MessageHead
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class Arriving:
         """Of all its frames so far."""
         self.head: MessageHead | None = None
         """Set when the upload has begun: what is before it has gone to the ledger."""
-        self.queue: Queue | None = None
-        self.onward: Destination | None = None
+        self.queue: Destination | None = None
+        self.onward: ResolvedName | None = None
         """Where it goes, if that is to another queue manager."""
         self.upload: Upload | None = None
         self.refusal: AmqpError | ManagerError | None = None

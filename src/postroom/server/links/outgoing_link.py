@@ -30,7 +30,7 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.kernel.options import ConsumerOptions
 from postroom.manager.kernel.transaction import Receipt, Transaction
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, Subscription
 from postroom.server.links.bound_link import BoundLink
 from postroom.server.links.delivery_headers import message_payload
 from postroom.server.links.outcomes import REDELIVERY_DELAY, apply_outcome, check_outcome
@@ -525,8 +525,7 @@ class OutgoingLink(BoundLink):
         consumer = self.consumer
         if consumer is None or self.browse or self.for_branches:
             return False
-        subscription = consumer.queue.subscription
-        if subscription is not None and subscription.durable:
+        if isinstance(consumer.queue, Subscription) and consumer.queue.durable:
             return False  # the subscription stays, with what the link held
         if not self._suspended:
             if not self._manager.suspend_consumer(consumer, timeout_us, now_us):
@@ -538,7 +537,7 @@ class OutgoingLink(BoundLink):
     def of_topic(self) -> bool:
         """Whether the link is a subscriber's: attached to a topic, not to a subscription by its own name."""
         queue = self._queue
-        return queue is not None and queue.subscription is not None and queue.name != self.address
+        return isinstance(queue, Subscription) and queue.name != self.address
 
     def may_resume(self, attach: Attach) -> bool:
         """Whether the client's attach takes this link up, rather than beginning anew under its name."""

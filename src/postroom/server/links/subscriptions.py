@@ -63,8 +63,10 @@ def subscription_of_link(manager: QueueManager, container_id: str, attach: Attac
             queue = manager.durable_subscription(client, each)
         except QueueNotFound:
             continue
-        if queue.consumers:
-            raise SubscriptionInUse(f"subscription {name!r} is in use by {len(queue.consumers)} consumers")
+        if queue.attached.consumers:
+            raise SubscriptionInUse(
+                f"subscription {name!r} is in use by {len(queue.attached.consumers)} consumers"
+            )
         return queue
     raise AmqpError(
         NOT_FOUND,

@@ -4,51 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from postroom.amqp import errors
+from postroom.manager.kernel import errors as refusals
 from postroom.manager.kernel.effects import Sink
-from postroom.manager.kernel.errors import (
-    AccessRefused,
-    ChannelExists,
-    ChannelInUse,
-    ChannelNotFound,
-    ChannelNotInDoubt,
-    CheckpointReplaced,
-    CursorUnknown,
-    DefinitionInvalid,
-    DestinationPaused,
-    DuplicateMessage,
-    LimitExceeded,
-    ManagerError,
-    MessageTooLarge,
-    NameNotAllowed,
-    NameUnknown,
-    NameUnusable,
-    NoMatchingMessage,
-    NotAllowed,
-    NotForInput,
-    OriginGone,
-    PositionRefused,
-    QueueExists,
-    QueueInUse,
-    QueueNotFound,
-    QuotaExists,
-    QuotaInUse,
-    QuotaNotFound,
-    RequestInvalid,
-    SelectorRefused,
-    SinkBatchReplaced,
-    SinkBranchFull,
-    SinkBranchOpen,
-    SinkBranchSpoiled,
-    SinkBranchUnknown,
-    SinkFenced,
-    SinkQueryReplaced,
-    SinkUnknown,
-    SparkSubscriptionExists,
-    SparkSubscriptionNotFound,
-    SubscriptionEnded,
-    SubscriptionInUse,
-    SwitchUnknown,
-)
+from postroom.manager.kernel.errors import ManagerError
+from postroom.server.configuration.config import is_reserved
 
 if TYPE_CHECKING:
     from postroom.server.links.sink_context import SinkContext
@@ -80,50 +39,29 @@ CONDITIONS: Final = {
 NAMING: Final = ("name", "identity", "type")
 """Attributes that say which thing is meant; they set nothing."""
 
-_STATUS: Final[list[tuple[type[ManagerError], int]]] = [
-    (QueueNotFound, NOT_FOUND),
-    (QueueExists, CONFLICT),
-    (QueueInUse, CONFLICT),
-    (SubscriptionInUse, CONFLICT),
-    (QuotaNotFound, NOT_FOUND),
-    (QuotaExists, CONFLICT),
-    (QuotaInUse, CONFLICT),
-    (NameUnknown, NOT_FOUND),
-    (NameUnusable, CONFLICT),
-    (NotForInput, CONFLICT),
-    (ChannelNotFound, NOT_FOUND),
-    (ChannelExists, CONFLICT),
-    (ChannelInUse, CONFLICT),
-    (ChannelNotInDoubt, CONFLICT),
-    (AccessRefused, CONFLICT),
-    (NameNotAllowed, BAD_REQUEST),
-    (NotAllowed, CONFLICT),
-    (SwitchUnknown, BAD_REQUEST),
-    (DestinationPaused, CONFLICT),
-    (DefinitionInvalid, BAD_REQUEST),
-    (LimitExceeded, LIMIT),
-    (MessageTooLarge, LIMIT),
-    (NoMatchingMessage, NOT_FOUND),
-    (DuplicateMessage, CONFLICT),
-    (RequestInvalid, BAD_REQUEST),
-    (SelectorRefused, BAD_REQUEST),
-    (NotAllowed, CONFLICT),
-    (CursorUnknown, NOT_FOUND),
-    (OriginGone, NOT_FOUND),
-    (SparkSubscriptionNotFound, NOT_FOUND),
-    (SparkSubscriptionExists, CONFLICT),
-    (CheckpointReplaced, CONFLICT),
-    (SubscriptionEnded, CONFLICT),
-    (PositionRefused, CONFLICT),
-    (SinkFenced, CONFLICT),
-    (SinkQueryReplaced, CONFLICT),
-    (SinkBatchReplaced, CONFLICT),
-    (SinkBranchUnknown, NOT_FOUND),
-    (SinkBranchOpen, CONFLICT),
-    (SinkBranchFull, LIMIT),
-    (SinkBranchSpoiled, CONFLICT),
-    (SinkUnknown, NOT_FOUND),
-]
+_STATUS: Final[dict[str, int]] = {
+    errors.INVALID_FIELD: BAD_REQUEST,
+    errors.NOT_FOUND: NOT_FOUND,
+    errors.PRECONDITION_FAILED: CONFLICT,
+    errors.RESOURCE_LOCKED: CONFLICT,
+    errors.NOT_ALLOWED: CONFLICT,
+    errors.ILLEGAL_STATE: CONFLICT,
+    errors.RESOURCE_LIMIT_EXCEEDED: LIMIT,
+    errors.LINK_MESSAGE_SIZE_EXCEEDED: LIMIT,
+    refusals.NoMatchingMessage.condition: NOT_FOUND,
+    refusals.DuplicateMessage.condition: CONFLICT,
+    refusals.CheckpointReplaced.condition: CONFLICT,
+    refusals.SubscriptionEnded.condition: CONFLICT,
+    refusals.PositionRefused.condition: CONFLICT,
+    refusals.SinkFenced.condition: CONFLICT,
+    refusals.SinkQueryReplaced.condition: CONFLICT,
+    refusals.SinkBatchReplaced.condition: CONFLICT,
+    refusals.SinkBranchUnknown.condition: NOT_FOUND,
+    refusals.SinkBranchOpen.condition: CONFLICT,
+    refusals.SinkBranchFull.condition: LIMIT,
+    refusals.SinkBranchSpoiled.condition: CONFLICT,
+}
+"""The status that goes with the condition of a refusal; of all others it is INTERNAL."""
 
 Attributes = dict[str, Any]
 
@@ -139,6 +77,12 @@ class RequestError(Exception):
     def response(self) -> "Response":
         """The answer to the request."""
         return Response(self.status, self.description, {}, condition=CONDITIONS.get(self.status, ""))
+
+
+def check_not_reserved(name: str) -> None:
+    """Raise `RequestError` for the name of something to be made that belongs to the broker itself."""
+    if is_reserved(name):
+        raise RequestError(FORBIDDEN, f"{name!r} is reserved for the broker itself")
 
 
 class Request:
@@ -255,11 +199,6 @@ class Response:
 
 def refusal(error: ManagerError) -> Response:
     """The answer to a request that the queue manager has refused."""
-    return Response(_status_of(error), error.description, error.info, condition=error.condition)
-
-
-def _status_of(error: ManagerError) -> int:
-    for kind, status in _STATUS:
-        if isinstance(error, kind):
-            return status
-    return INTERNAL
+    return Response(
+        _STATUS.get(error.condition, INTERNAL), error.description, error.info, condition=error.condition
+    )

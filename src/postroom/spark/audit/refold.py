@@ -11,13 +11,14 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from postroom.spark.audit.rows import violation_rows
 from postroom.spark.audit.subject import by_ledger
+from postroom.spark.data_source.portions import portions
 from postroom.spark.data_source.worker import in_task
 from postroom.spark.store.protocol import TableState
+from postroom.spark.store.source import table_struct
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
 from postroom.spark.tables.fold import partials
@@ -91,38 +92,15 @@ def _up_to(events: DataFrame, state: TableState) -> DataFrame:
 
 def folded(source: DataFrame, definition: TableDefinition) -> DataFrame:
     """The table that `source` folds to: each task makes rows of its range, Spark merges those of one key."""
-    struct = _struct(definition)
+    struct = table_struct(definition)
     arrow = to_arrow_schema(struct, timezone="UTC")
 
     @in_task
     def by_range(batches: Batches) -> Batches:
-        for rows in _pieces(batches):
-            yield from partials(definition, rows).cast(arrow).to_batches()
+        for some in portions(batches, len, RANGE_ROWS):
+            yield from partials(definition, pa.Table.from_batches(some)).cast(arrow).to_batches()
 
     return fold_frame(definition, source.mapInArrow(by_range, struct), ongoing=True)
-
-
-def _pieces(batches: Batches) -> Iterator[pa.Table]:
-    """Batches joined to tables of about `RANGE_ROWS`."""
-    some: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        some.append(batch)
-        count += len(batch)
-        if count >= RANGE_ROWS:
-            yield pa.Table.from_batches(some)
-            some, count = [], 0
-    if count:
-        yield pa.Table.from_batches(some)
-
-
-def _struct(definition: TableDefinition) -> StructType:
-    return StructType(
-        [
-            StructField(field.name, from_arrow_type(field.type, prefer_timestamp_ntz=False), True)
-            for field in definition.fields
-        ]
-    )
 
 
 # --- comparing ------------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import ledger_names, ledger_uris
 from postroom.spark.pipeline.summing import sums_of_files
 from postroom.spark.store.formats import open_store
-from postroom.spark.store.protocol import NO_VERSION, Snapshot, TableError, TableState, TableStore
+from postroom.spark.store.protocol import NO_VERSION, Snapshot, TableError, TableState
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.row_sums import NOTHING, RowSum
 

@@ -17,9 +17,7 @@ class Broker:
 
 def read_broker(options: OptionReader) -> Broker:
     """Raises what the reader refuses with; passwords are in no error."""
-    url = options.text("broker")
-    if not url:
-        raise options.refusal('option "broker" is missing: amqp://user:password@host:port, or amqps://')
+    url = options.needed("broker", "amqp://user:password@host:port, or amqps://").strip()
     try:
         parse_url(url)
     except ValueError as error:

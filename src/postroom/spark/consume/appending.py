@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import BooleanType, DataType, DateType, IntegralType, StringType, StructType
 
 from postroom.ledger.errors import LedgerError
-from postroom.spark.consume.checkpoints import checkpoint_of
+from postroom.spark.consume.confirming import checkpoint_of
 from postroom.spark.consume.errors import AppendRefused, PositionGap
 from postroom.spark.consume.files import WrittenFile, write_files
 from postroom.spark.consume.foreach_batch import Appended

@@ -66,33 +66,28 @@ class ConsumeOptions:
 
 def read_consume_options(options: Mapping[str, str], is_stream: bool = True) -> ConsumeOptions:
     """Options as Spark gives them → checked. Raises ``SourceOptionError``."""
-    named = {name.lower(): text for name, text in options.items()}
-    for name in NOT_WITH_CONSUME:
-        if name.lower() in named:
-            raise SourceOptionError(
-                f'option "{name}" has no meaning with mode=consume: what is read, and how much at once, is'
-                " the subscription's (queue, window, window_bytes)"
-            )
+    reader = OptionReader(options, SourceOptionError)
+    reader.refuse(
+        NOT_WITH_CONSUME,
+        "has no meaning with mode=consume: what is read, and how much at once, is the subscription's (queue,"
+        " window, window_bytes)",
+    )
     return ConsumeOptions(
         tap_options(options, CONSUME_NAMES),
-        read_broker(OptionReader(named, SourceOptionError)),
-        _required(named, "subscription", "the Spark subscription: postroom spark-subscription create"),
-        _confirm(named) if is_stream or "confirm" in named else None,
-        _takes_over(named),
-        _number(named, "brokerTimeoutS", BROKER_TIMEOUT_S),
-        _number(named, "pollMs", POLL_MS),
+        read_broker(reader),
+        reader.needed(
+            "subscription", "it names the Spark subscription: postroom spark-subscription create"
+        ).strip(),
+        _confirm(reader) if is_stream or reader.given("confirm") is not None else None,
+        reader.choice("onNewCheckpoint", (FAIL, CONFIRMED)) == CONFIRMED,
+        reader.number("brokerTimeoutS") or BROKER_TIMEOUT_S,
+        reader.number("pollMs") or POLL_MS,
     )
 
 
-def _required(named: Mapping[str, str], name: str, what: str) -> str:
-    text = named.get(name.lower(), "").strip()
-    if not text:
-        raise SourceOptionError(f'option "{name}" is missing: it names {what}')
-    return text
-
-
-def _confirm(named: Mapping[str, str]) -> Confirm:
-    text = _required(named, "confirm", "what proves that rows are safe: table:URI#APP, call or spark")
+def _confirm(reader: OptionReader) -> Confirm:
+    what = "it names what proves that rows are safe: table:URI#APP, call or spark"
+    text = reader.needed("confirm", what).strip()
     if text.lower() in (Proof.CALL.value, Proof.SPARK.value):
         return Confirm(Proof(text.lower()))
     if text.lower().startswith(_TABLE):
@@ -100,17 +95,3 @@ def _confirm(named: Mapping[str, str]) -> Confirm:
         if mark and uri and app:
             return Confirm(Proof.TABLE, uri, app)
     raise SourceOptionError(f'option "confirm" is table:URI#APP, call or spark, not {text!r}')
-
-
-def _takes_over(named: Mapping[str, str]) -> bool:
-    text = named.get("onnewcheckpoint", FAIL).lower()
-    if text not in (FAIL, CONFIRMED):
-        raise SourceOptionError(f'option "onNewCheckpoint" is {FAIL} or {CONFIRMED}, not {text!r}')
-    return text == CONFIRMED
-
-
-def _number(named: Mapping[str, str], name: str, default: int) -> int:
-    text = named.get(name.lower(), str(default))
-    if not text.isdecimal() or int(text) < 1:
-        raise SourceOptionError(f'option "{name}" must be a whole number from 1, not {text!r}')
-    return int(text)

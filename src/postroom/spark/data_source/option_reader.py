@@ -1,6 +1,6 @@
 """Options by name, as texts, flags and numbers; what has no meaning is refused with the option's name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from postroom.ledger.errors import LedgerError
@@ -16,28 +16,47 @@ class OptionReader:
         self._options: Final = {name.lower(): text for name, text in options.items()}
         self.refusal: Final = refusal
 
+    def given(self, name: str) -> str | None:
+        """As it is given; None where it isn't."""
+        return self._options.get(name.lower())
+
     def text(self, name: str) -> str:
-        """Empty where it isn't given."""
-        return self._options.get(name.lower(), "").strip()
+        """Without blanks around it; empty where it isn't given."""
+        return (self.given(name) or "").strip()
+
+    def needed(self, name: str, what: str) -> str:
+        """As it is given, which it must be; `what` it is."""
+        text = self.given(name) or ""
+        if not text.strip():
+            raise self.refusal(f'option "{name}" is missing: {what}')
+        return text
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        """One of some words, in lower case; the first where it isn't given."""
+        text = choices[0] if self.given(name) is None else self.text(name).lower()
+        if text not in choices:
+            raise self.refusal(f'option "{name}" is {" or ".join(choices)}, not {text!r}')
+        return text
 
     def flag(self, name: str, otherwise: bool = False) -> bool:
         """``true`` or ``false``."""
-        text = self.text(name).lower()
-        if text not in ("", "true", "false"):
+        text = self.text(name).lower() or str(otherwise).lower()
+        if text not in ("true", "false"):
             raise self.refusal(f'option "{name}" is true or false, not {text!r}')
-        return text == "true" if text else otherwise
+        return text == "true"
 
-    def number(self, name: str, least: int, most: int, otherwise: int | None) -> int | None:
-        """A whole number from `least` to `most`."""
+    def number(self, name: str, least: int = 1, most: int | None = None) -> int | None:
+        """A whole number from `least` to `most`; None where it isn't given."""
+        if self.given(name) is None:
+            return None
         text = self.text(name)
-        if not text:
-            return otherwise
-        if not text.isdecimal() or not least <= int(text) <= most:
-            raise self.refusal(f'option "{name}" is a whole number from {least} to {most}, not {text!r}')
+        if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+            to = "" if most is None else f" to {most}"
+            raise self.refusal(f'option "{name}" is a whole number from {least}{to}, not {text!r}')
         return int(text)
 
-    def refuse(self, names: tuple[str, ...], why: str) -> None:
+    def refuse(self, names: Iterable[str], why: str) -> None:
         """None of these may be given."""
         for name in names:
-            if self.text(name):
-                raise self.refusal(f'option "{name}" is {why}')
+            if self.given(name) is not None:
+                raise self.refusal(f'option "{name}" {why}')

@@ -8,6 +8,7 @@ from typing import Final
 
 from postroom.spark.data_source.errors import SourceOptionError
 from postroom.spark.data_source.option_names import SOURCE, unknown_option
+from postroom.spark.data_source.option_reader import OptionReader
 from postroom.spark.ledger_source.positions import Position, PositionsInvalid, from_json
 from postroom.spark.places.uris import Places
 
@@ -75,25 +76,24 @@ def read_options(
     wrong = unknown_option(options, known, what)
     if wrong:
         raise SourceOptionError(wrong)
-    options = {name.lower(): text for name, text in options.items()}
-    uris = _uris(options)
+    reader = OptionReader(options, SourceOptionError)
     read = SourceOptions(
-        uris,
-        options.get("token", ""),
-        options.get("cache", ""),
-        _start(options),
-        number(options, "fromPosition"),
-        number(options, "toPosition"),
-        _time(options, "fromTime"),
-        _time(options, "toTime"),
-        _queues(options),
-        number(options, "maxRows"),
-        number(options, "maxBytes"),
-        number(options, "partitionRecords"),
-        _flag(options, "carried", False),
-        _flag(options, "pushdown", False),
-        _flag(options, "failOnDataLoss", True),
-        _choice(options, "onMissingLedger", (FAIL, DROP)) == DROP,
+        _uris(reader),
+        reader.text("token"),
+        reader.text("cache"),
+        _start(reader),
+        reader.number("fromPosition"),
+        reader.number("toPosition"),
+        _time(reader, "fromTime"),
+        _time(reader, "toTime"),
+        _queues(reader),
+        reader.number("maxRows"),
+        reader.number("maxBytes"),
+        reader.number("partitionRecords"),
+        reader.flag("carried"),
+        reader.flag("pushdown"),
+        reader.flag("failOnDataLoss", True),
+        reader.choice("onMissingLedger", (FAIL, DROP)) == DROP,
     )
     _check_ranges(read)
     return read
@@ -111,20 +111,17 @@ def _check_ranges(read: SourceOptions) -> None:
         )
 
 
-def _uris(options: Mapping[str, str]) -> tuple[str, ...]:
-    text = options.get("paths") or options.get("path")
-    if not text:
-        raise SourceOptionError(
-            'option "path" is missing: it names the folder of the ledger, or the URI of another place of it'
-        )
+def _uris(options: OptionReader) -> tuple[str, ...]:
+    what = "it names the folder of the ledger, or the URI of another place of it"
+    text = options.given("paths") or options.needed("path", what)
     uris = _texts(text, "path") if text.startswith("[") else (text,)
     if len(set(uris)) < len(uris):
         raise SourceOptionError(f'option "path" names a ledger twice: {text}')
     return uris
 
 
-def _queues(options: Mapping[str, str]) -> frozenset[str] | None:
-    text = options.get("queues")
+def _queues(options: OptionReader) -> frozenset[str] | None:
+    text = options.given("queues")
     if text is None:
         return None
     if text.startswith("["):
@@ -142,8 +139,10 @@ def _texts(text: str, name: str) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _start(options: Mapping[str, str]) -> Start:
-    text = options.get("startingposition", EARLIEST).strip()
+def _start(options: OptionReader) -> Start:
+    if options.given("startingPosition") is None:
+        return Start(EARLIEST)
+    text = options.text("startingPosition")
     if text.lower() in (EARLIEST, LATEST):
         return Start(text.lower())
     if text.startswith("{"):
@@ -154,8 +153,8 @@ def _start(options: Mapping[str, str]) -> Start:
     return Start(_time_us(text, "startingPosition", "earliest, latest, a time or JSON of positions"))
 
 
-def _time(options: Mapping[str, str], name: str) -> int | None:
-    text = options.get(name.lower())
+def _time(options: OptionReader, name: str) -> int | None:
+    text = options.given(name)
     return None if text is None else _time_us(text.strip(), name, "a time")
 
 
@@ -171,24 +170,3 @@ def _time_us(text: str, name: str, what: str) -> int:
         )
     since = time.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * _US_A_S + since.microseconds
-
-
-def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
-    return _choice(options, name, ("true", "false"), "true" if default else "false") == "true"
-
-
-def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...], default: str = "") -> str:
-    text = options.get(name.lower(), default or choices[0]).lower()
-    if text not in choices:
-        raise SourceOptionError(f'option "{name}" is {" or ".join(choices)}, not {text!r}')
-    return text
-
-
-def number(options: Mapping[str, str], name: str) -> int | None:
-    """An option that is a whole number from 1; None where it isn't given. Raises ``SourceOptionError``."""
-    text = options.get(name.lower())
-    if text is None:
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise SourceOptionError(f'option "{name}" must be a whole number from 1, not {text!r}')
-    return int(text)

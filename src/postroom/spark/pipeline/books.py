@@ -8,7 +8,8 @@ from typing import Final
 from postroom.spark.ledger_source.positions import BEGINNING, Position
 from postroom.spark.pipeline.work import TableJob
 from postroom.spark.store.formats import open_store
-from postroom.spark.store.protocol import CHECKPOINT_COMMITS, OPEN, DataFile, TableState, TableStore
+from postroom.spark.store.protocol import CHECKPOINT_COMMITS, OPEN, DataFile, TableState
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables.definition import TableDefinition
 from postroom.spark.tables.row_sums import RowSum, added
 

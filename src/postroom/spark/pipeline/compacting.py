@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from postroom.spark.pipeline.engine import Engine
-from postroom.spark.store.protocol import DataFile, TableStore
+from postroom.spark.store.protocol import DataFile
+from postroom.spark.store.table_store import TableStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,17 @@ positions."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Final
 
 import pyarrow as pa
 
+from postroom.spark.data_source.portions import portions
 from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.work import Written, write_partials
-from postroom.spark.store.protocol import DONE, NO_VERSION, DataFile, TableStore
+from postroom.spark.store.protocol import DONE, NO_VERSION, DataFile
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables.range import Range
 
 TASK_ROWS: Final = 500_000
@@ -46,14 +49,12 @@ def _fresh(target: Book, source: Book) -> list[DataFile]:
 
 def tasks_of(source: TableStore, files: Sequence[DataFile]) -> list[DeriveTask]:
     """Files together up to `TASK_ROWS`; each task's are of one ledger."""
-    tasks: list[DeriveTask] = []
-    some: list[DataFile] = []
-    for file in sorted(files, key=lambda file: (file.ledger_id, file.first_position)):
-        if some and (some[0].ledger_id != file.ledger_id or sum(one.rows for one in some) >= TASK_ROWS):
-            tasks.append(DeriveTask(source, tuple(some)))
-            some = []
-        some.append(file)
-    return [*tasks, DeriveTask(source, tuple(some))] if some else tasks
+    ordered = sorted(files, key=lambda file: (file.ledger_id, file.first_position))
+    return [
+        DeriveTask(source, tuple(some))
+        for _, of_ledger in groupby(ordered, lambda file: file.ledger_id)
+        for some in portions(of_ledger, lambda file: file.rows, TASK_ROWS)
+    ]
 
 
 def derive_files(target: TableStore, small_rows: int, task: DeriveTask) -> list[Written]:

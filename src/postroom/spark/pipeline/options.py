@@ -129,3 +129,13 @@ def load_settings(root: Root) -> Settings | None:
         raise PipelineError(
             f"{root.uri}: another version of postroom has written {SETTINGS_FILE} ({error}): upgrade postroom"
         ) from error
+
+
+def known_settings(root: Root) -> Settings:
+    """The same; raises ``PipelineError`` before the first run, too."""
+    settings = load_settings(root)
+    if settings is None:
+        raise PipelineError(
+            f"{root.uri}: no pipeline has run here; make the tables with `postroom pipeline run`"
+        )
+    return settings

@@ -12,7 +12,8 @@ import pyarrow as pa
 from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.options import FEW_ROWS, SETTLE_BUCKET_ROWS, Upkeep
-from postroom.spark.store.protocol import DataFile, TableStore
+from postroom.spark.store.protocol import DataFile
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables.fold import fold, split
 
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
+from postroom.spark.data_source.portions import portions
 from postroom.spark.pipeline.engine import Engine
-from postroom.spark.store.protocol import DataFile, TableStore
+from postroom.spark.store.protocol import DataFile
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables.range import Range
 from postroom.spark.tables.row_sums import NOTHING, RowSum, added, row_sum
 
@@ -25,18 +27,8 @@ class SumTask:
 def sums_of_files(store: TableStore, files: Sequence[DataFile], engine: Engine) -> dict[str, RowSum]:
     """The sums of all their rows, by ledger. Raises ``TableError``, ``OSError``, what a task raised."""
     empty: dict[str, RowSum] = {}
-    return reduce(added, engine.map(sum_files, _tasks(store, files)), empty)
-
-
-def _tasks(store: TableStore, files: Sequence[DataFile]) -> list[SumTask]:
-    tasks: list[SumTask] = []
-    some: list[DataFile] = []
-    for file in files:
-        if some and sum(one.size_bytes for one in some) + file.size_bytes > TASK_BYTES:
-            tasks.append(SumTask(store, tuple(some)))
-            some = []
-        some.append(file)
-    return [*tasks, SumTask(store, tuple(some))] if some else tasks
+    some = portions(files, lambda file: file.size_bytes, TASK_BYTES)
+    return reduce(added, engine.map(sum_files, [SumTask(store, tuple(one)) for one in some]), empty)
 
 
 def sum_files(task: SumTask) -> dict[str, RowSum]:

@@ -7,8 +7,7 @@ A temporary view for each table that the pipeline makes, and the ready ones over
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from postroom.spark.pipeline.errors import PipelineError
-from postroom.spark.pipeline.options import load_settings
+from postroom.spark.pipeline.options import known_settings
 from postroom.spark.pipeline.root import Root
 from postroom.spark.tables.views import STUCK_AFTER_S, ready_views
 
@@ -31,11 +30,7 @@ def create_views(
 
 def statements(tables: str, prefix: str = "", stuck_after_s: int = STUCK_AFTER_S) -> dict[str, str]:
     """The statements that make the views, by their names. Raises ``PipelineError``, OSError."""
-    settings = load_settings(Root(tables))
-    if settings is None:
-        raise PipelineError(
-            f"{tables}: no pipeline has run here; make the tables with `postroom pipeline run`"
-        )
+    settings = known_settings(Root(tables))
     return dict(_statements(tables, settings.tables, prefix, stuck_after_s))
 
 

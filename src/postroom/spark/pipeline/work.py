@@ -17,7 +17,8 @@ from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.ledger_source.positions import Position
 from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places.place import Slice
-from postroom.spark.store.protocol import OPEN, DataFile, Part, TableStore
+from postroom.spark.store.protocol import OPEN, DataFile, Part
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables.fold import partials, split
 from postroom.spark.tables.policy import Policy, apply
 from postroom.spark.tables.range import Range

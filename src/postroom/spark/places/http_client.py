@@ -1,4 +1,8 @@
-"""Reading over HTTP(S) with a token: one connection that is kept, and what is torn is asked for again."""
+"""Reading over HTTP(S) with a token: one connection that is kept, and what is torn is asked for again.
+
+On the standard library: httpx takes 5 times the processor for a small answer, 3 times for a large
+one, and resumes no download (docs/explanation/own-parts.md).
+"""
 
 import http.client
 import json

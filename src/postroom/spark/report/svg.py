@@ -1,4 +1,8 @@
-"""What all pictures are made of, as inline SVG. Colours are CSS variables of the page."""
+"""What all pictures are made of, as inline SVG. Colours are CSS variables of the page.
+
+Drawn by hand: ECharts refuses flows in a circle, and puts 667 KB of script into a page that needs none
+(docs/explanation/own-parts.md).
+"""
 
 import math
 from collections.abc import Iterable, Sequence

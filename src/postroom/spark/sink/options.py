@@ -41,33 +41,32 @@ class SinkOptions:
 def read_stream_options(options: Mapping[str, str]) -> SinkOptions:
     """Of writeStream. Raises ``SinkOptionError``."""
     reader = _known(options)
-    reader.refuse(("txnApp", "txnVersion"), "for batch writes; a stream has the option app")
-    if not reader.text("app"):
-        raise SinkOptionError(
-            'option "app" is missing: the name by which the broker knows what was written, the same whenever'
-            " this query is started again"
-        )
+    reader.refuse(("txnApp", "txnVersion"), "is for batch writes; a stream has the option app")
+    app = reader.needed(
+        "app",
+        "the name by which the broker knows what was written, the same whenever this query is started again",
+    ).strip()
     checkpoint = reader.text("checkpoint") or reader.text("checkpointLocation")
     if not checkpoint:
         raise SinkOptionError(
             'option "checkpointLocation" is missing: the sink reads from it which offsets a batch has. If'
             ' Spark\'s configuration says where it is, name that folder in the option "checkpoint"'
         )
-    return _read(reader, reader.text("app"), None, checkpoint)
+    return _read(reader, app, None, checkpoint)
 
 
 def read_batch_options(options: Mapping[str, str]) -> SinkOptions:
     """Of write. Raises ``SinkOptionError``."""
     reader = _known(options)
-    reader.refuse(("app",), "for streams; a batch write has txnApp and txnVersion")
-    app, version = reader.text("txnApp"), reader.number("txnVersion", 0, (1 << 63) - 1, None)
+    reader.refuse(("app",), "is for streams; a batch write has txnApp and txnVersion")
+    app, version = reader.text("txnApp"), reader.number("txnVersion", 0, (1 << 63) - 1)
     if bool(app) != (version is not None):
         raise SinkOptionError(
             'options "txnApp" and "txnVersion" belong together: a write of that version that is done is not'
             " done again; without both each write is done"
         )
     if not app:
-        reader.refuse(("checkpoint", "abovePosition", "acceptDuplicates"), "for batch writes with txnApp")
+        reader.refuse(("checkpoint", "abovePosition", "acceptDuplicates"), "is for batch writes with txnApp")
     return _read(reader, app, version, reader.text("checkpoint"))
 
 
@@ -90,8 +89,8 @@ def _read(reader: OptionReader, app: str, version: int | None, checkpoint: str) 
         reader.text("abovePosition"),
         reader.flag("acceptDuplicates"),
         checkpoint,
-        reader.number("maxMessagesPerBranch", 1, 1_000_000, MAX_BRANCH_MESSAGES) or MAX_BRANCH_MESSAGES,
-        reader.number("brokerTimeoutS", 1, MOST_BROKER_TIMEOUT_S, BROKER_TIMEOUT_S) or BROKER_TIMEOUT_S,
+        reader.number("maxMessagesPerBranch", 1, 1_000_000) or MAX_BRANCH_MESSAGES,
+        reader.number("brokerTimeoutS", 1, MOST_BROKER_TIMEOUT_S) or BROKER_TIMEOUT_S,
     )
     if not read.queue and not read.queue_column:
         raise SinkOptionError(

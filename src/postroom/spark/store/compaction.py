@@ -7,9 +7,10 @@ in its life, and what is left grows by LEAST_FILES / (LEAST_FILES - 1) from file
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+from postroom.spark.data_source.portions import portions
 from postroom.spark.store.protocol import DataFile
 
 LEAST_FILES: Final = 8
@@ -21,7 +22,11 @@ def bins(files: Iterable[DataFile], target_bytes: int) -> list[list[DataFile]]:
     by_place: defaultdict[tuple[str, str, str], list[DataFile]] = defaultdict(list)
     for file in files:
         by_place[file.part, file.day or "", file.ledger_id].append(file)
-    return [bin for place in sorted(by_place) for bin in _filled(_worth(by_place[place]), target_bytes)]
+    found = (
+        portions(_worth(by_place[place]), lambda file: file.size_bytes, target_bytes)
+        for place in sorted(by_place)
+    )
+    return [bin for of_place in found for bin in of_place if len(bin) > 1]
 
 
 def _worth(files: Sequence[DataFile]) -> list[DataFile]:
@@ -33,17 +38,3 @@ def _worth(files: Sequence[DataFile]) -> list[DataFile]:
         if total >= LEAST_FILES * file.size_bytes:
             count = number
     return sorted(ascending[:count], key=lambda file: (file.first_position, file.last_position))
-
-
-def _filled(files: Sequence[DataFile], target_bytes: int) -> Iterator[list[DataFile]]:
-    bin: list[DataFile] = []
-    size_bytes = 0
-    for file in files:
-        if bin and size_bytes + file.size_bytes > target_bytes:
-            if len(bin) > 1:
-                yield bin
-            bin, size_bytes = [], 0
-        bin.append(file)
-        size_bytes += file.size_bytes
-    if len(bin) > 1:
-        yield bin

@@ -22,7 +22,6 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from postroom.spark.filesystems.exclusive_files import create_only, local_folder, sync
-from postroom.spark.store.base import BaseStore, Entry, Listing
 from postroom.spark.store.delta_actions import APP_PREFIX, OPERATION_KEY, STATE_KEY, Actions, actions_of
 from postroom.spark.store.evolution import ColumnKind
 from postroom.spark.store.protocol import (
@@ -37,6 +36,7 @@ from postroom.spark.store.protocol import (
     decode_state,
     encode_state,
 )
+from postroom.spark.store.table_store import Entry, Listing, TableStore
 from postroom.spark.tables.definition import TableDefinition
 
 LOG: Final = "_delta_log"
@@ -63,7 +63,7 @@ NOTHING_AFTER: Final = PostCommitHookProperties(create_checkpoint=False, cleanup
 HOUR_S: Final = 3600
 
 
-class DeltaStore(BaseStore):
+class DeltaStore(TableStore):
     """A table in Delta Lake's format."""
 
     def __init__(

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from deltalake.transaction import AddAction, RemoveAction
 
-from postroom.spark.store.base import Entry
 from postroom.spark.store.protocol import DONE, OPEN, DataFile, encode_state
+from postroom.spark.store.table_store import Entry
 from postroom.spark.tables.definition import TableDefinition
 
 STATE_KEY: Final = "postroom"

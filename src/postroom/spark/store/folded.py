@@ -10,7 +10,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.spark.store.protocol import DONE, DataFile, Snapshot, TableStore
+from postroom.spark.store.protocol import DONE, DataFile, Snapshot
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables.definition import ORDER, TableDefinition
 from postroom.spark.tables.fold import fold, shown
 

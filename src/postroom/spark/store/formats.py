@@ -10,7 +10,8 @@ from postroom.spark.store.delta import DeltaStore
 from postroom.spark.store.files import open_root
 from postroom.spark.store.parquet import LOG as PARQUET_LOG
 from postroom.spark.store.parquet import ParquetStore
-from postroom.spark.store.protocol import CHECKPOINT_COMMITS, TableError, TableStore
+from postroom.spark.store.protocol import CHECKPOINT_COMMITS, TableError
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
 

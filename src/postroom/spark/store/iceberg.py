@@ -23,7 +23,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 from sqlalchemy.exc import DatabaseError
 
-from postroom.spark.store.base import BaseStore, Entry, Listing
 from postroom.spark.store.evolution import ColumnKind, kinds
 from postroom.spark.store.files import DATA, DataFiles
 from postroom.spark.store.protocol import (
@@ -39,6 +38,7 @@ from postroom.spark.store.protocol import (
     decode_state,
     encode_state,
 )
+from postroom.spark.store.table_store import Entry, Listing, TableStore
 from postroom.spark.tables.definition import TableDefinition
 
 CATALOG_FILE: Final = "catalog.db"
@@ -55,7 +55,7 @@ PROPERTIES: Final = {
 }
 
 
-class IcebergStore(BaseStore):
+class IcebergStore(TableStore):
     """A table in Iceberg's format, on this machine's disk; it only grows."""
 
     can_replace = False

@@ -16,7 +16,6 @@ import msgspec
 import pyarrow.fs as pafs
 
 from postroom.spark.filesystems import exclusive_files
-from postroom.spark.store.base import BaseStore, Entry, Listing
 from postroom.spark.store.evolution import ColumnKind, kinds
 from postroom.spark.store.files import DATA
 from postroom.spark.store.protocol import (
@@ -28,6 +27,7 @@ from postroom.spark.store.protocol import (
     checked,
     with_check,
 )
+from postroom.spark.store.table_store import Entry, Listing, TableStore
 
 LOG: Final = "_log"
 ENTRY: Final = ".json"
@@ -39,7 +39,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 T = TypeVar("T")
 
 
-class ParquetStore(BaseStore):
+class ParquetStore(TableStore):
     """A table of Parquet files with a commit log."""
 
     # --- versions ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What every table format offers: files that tasks write, and commits that make them part of the table.
+"""What a table is in every format, and what may be wrong with it.
 
 A table is a list of immutable Parquet files and a `TableState`, both changed by one commit: rows and the
 position that they reach to can't part. Files that no commit names are not part of the table, so that a task
@@ -6,18 +6,15 @@ may be killed at any point, or run twice.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import msgspec
-import pyarrow as pa
 from isal.isal_zlib import crc32
 
 from postroom.ledger.errors import LedgerError
 from postroom.spark.ledger_source.positions import Position
-from postroom.spark.tables.definition import TableDefinition
 from postroom.spark.tables.row_sums import RowSum
 
 Part = Literal["open", "done"]
@@ -110,80 +107,6 @@ class Snapshot:
 
     state: TableState
     files: tuple[DataFile, ...]
-
-
-class TableStore(Protocol):
-    """A table in one of the formats. Picklable: tasks write through it, the driver commits."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def uri(self) -> str: ...
-    @property
-    def definition(self) -> TableDefinition: ...
-    @property
-    def can_replace(self) -> bool:
-        """Whether commits may remove files; else rows in ``open`` stay there, and readers fold them."""
-
-    def state(self) -> TableState:
-        """The newest commit's; version `NO_VERSION` if there is none yet."""
-
-    def files(self, part: Part | None = None) -> list[DataFile]:
-        """The newest version's files."""
-
-    def snapshot(self, version: int | None = None, as_of: datetime | None = None) -> Snapshot:
-        """State and files of a version, or of the newest at a time. Raises ``VersionGone``."""
-
-    def added_since(self, version: int) -> list[DataFile]:
-        """Files with new rows in part ``done`` that came after a version, in the order of their commits;
-        files that only hold others' rows again are left out. Raises ``VersionGone``."""
-
-    def write(self, rows: pa.Table, part: Part, day: str | None, ledger_id: str) -> DataFile:
-        """Rows (columns of the definition, in any order) as a durable file that is not yet part of the
-        table."""
-
-    def read(self, file: DataFile, columns: Sequence[str] | None = None, coded: bool = False) -> pa.Table:
-        """A file's rows in the definition's columns or those named (also ``part`` and ``day``); columns
-        newer than the file are null. `coded`: texts that come again and again as dictionary arrays, which
-        are quicker to read and to fold."""
-
-    def read_bucket(self, file: DataFile, columns: Sequence[str], number: int, count: int) -> pa.Table:
-        """The rows of a file whose key falls into bucket `number` of `count` (see `buckets`); `columns` must
-        have the key's."""
-
-    def pieces(self, file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The same a piece at a time, whatever the file's size."""
-
-    def commit(
-        self,
-        add: Sequence[DataFile],
-        remove: Sequence[DataFile],
-        state: TableState,
-        operation: str,
-        is_new: bool = True,
-    ) -> int:
-        """Make the version after ``state.version``: files added and removed, and the new state. Returns
-        it. `is_new` False: the rows added were in the table before, so that tables made of this one
-        don't take them again. Raises ``TableConflict`` if that version exists already,
-        ``SchemaConflict``."""
-
-    def small_files(self, target_bytes: int, below_bytes: int) -> list[list[DataFile]]:
-        """Groups of finished files of a part, day and ledger, each below `below_bytes`, that are worth
-        putting together to files of about `target_bytes`."""
-
-    def join(self, files: Sequence[DataFile]) -> DataFile:
-        """The rows of several files of one part, day and ledger as one durable file that is not yet part of
-        the table."""
-
-    def joined(self, groups: Sequence[Sequence[DataFile]], files: Sequence[DataFile]) -> None:
-        """Put each of these files in the place of a group that it was made from, by one commit."""
-
-    def vacuum(self, retention_s: int) -> int:
-        """Delete files that no version needs which is younger than `retention_s`, also those that never
-        became part of the table, and old log entries. Returns how many data files."""
-
-    def checkpoint(self) -> None:
-        """Write the whole list of files at once, so that readers need not read each commit."""
 
 
 def encode_state(state: TableState) -> str:

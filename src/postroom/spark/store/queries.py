@@ -6,7 +6,8 @@ from typing import Final
 import pyarrow as pa
 
 from postroom.spark.store.folded import halves
-from postroom.spark.store.protocol import DataFile, Snapshot, TableStore
+from postroom.spark.store.protocol import DataFile, Snapshot
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables.definition import TIMESTAMP, TableDefinition
 from postroom.spark.tables.views import fold_sql, view_sql
 

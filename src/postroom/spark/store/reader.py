@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from postroom.spark.store.folded import halves, read_bucket
 from postroom.spark.store.formats import open_store
-from postroom.spark.store.protocol import DataFile, Snapshot, TableStore, VersionGone
+from postroom.spark.store.protocol import DataFile, Snapshot, VersionGone
+from postroom.spark.store.table_store import TableStore
 
 MAX_ROWS: Final = 5_000_000
 """So many rows of a table are looked at where single messages are counted; of a larger one, the newest."""

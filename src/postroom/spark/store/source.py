@@ -18,10 +18,14 @@ from pyspark.sql.types import StructField, StructType
 from postroom.ledger.errors import LedgerError
 from postroom.spark.data_source.catalog import own_options, remembered, remembering
 from postroom.spark.data_source.option_names import TABLE, nearest, unknown_option
+from postroom.spark.data_source.option_reader import OptionReader
+from postroom.spark.data_source.portions import portions
+from postroom.spark.data_source.schema import struct_of
 from postroom.spark.data_source.worker import in_task
 from postroom.spark.store.folded import halves, read_bucket
 from postroom.spark.store.formats import open_store
-from postroom.spark.store.protocol import DataFile, Snapshot, TableStore
+from postroom.spark.store.protocol import DataFile, Snapshot
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
 
@@ -66,28 +70,19 @@ def table_options(options: Any) -> TableOptions:
     wrong = unknown_option(options, TABLE, "the source postroom.table")
     if wrong:
         raise TableOptionError(wrong)
-    options = {name.lower(): text for name, text in options.items()}
-    version, as_of = options.get("version"), options.get("asof")
+    reader = OptionReader(options, TableOptionError)
+    version, as_of = reader.number("version", 0), reader.given("asOf")
     if version is not None and as_of is not None:
         raise TableOptionError('give option "version" or "asOf", not both')
-    if version is not None and not version.isdecimal():
-        raise TableOptionError(f'option "version" is a whole number, not {version!r}')
     return TableOptions(
-        _given(options, "path", "the folder of tables"),
-        _known(_given(options, "table", f"one of {', '.join(DEFINITIONS)}")),
-        options.get("tableformat", ""),
-        _flag(options, "raw"),
-        int(version) if version is not None else None,
+        reader.needed("path", "the folder of tables"),
+        _known(reader.needed("table", f"one of {', '.join(DEFINITIONS)}")),
+        reader.text("tableFormat"),
+        reader.flag("raw"),
+        version,
         _time(as_of) if as_of is not None else None,
-        _ongoing(options),
+        reader.choice("ongoing", (NULL, SUM)) == SUM,
     )
-
-
-def _given(options: Any, name: str, what: str) -> str:
-    text = options.get(name.lower())
-    if not text:
-        raise TableOptionError(f'option "{name}" is missing: {what}')
-    return str(text)
 
 
 def _known(table: str) -> str:
@@ -96,20 +91,6 @@ def _known(table: str) -> str:
         hint = f"did you mean {near}?" if near else f"there are {', '.join(DEFINITIONS)}"
         raise TableOptionError(f"there is no table {table}; {hint}")
     return table
-
-
-def _flag(options: Any, name: str) -> bool:
-    text = options.get(name, "false").lower()
-    if text not in ("true", "false"):
-        raise TableOptionError(f'option "{name}" is true or false, not {text!r}')
-    return bool(text == "true")
-
-
-def _ongoing(options: Any) -> bool:
-    text = options.get("ongoing", NULL).lower()
-    if text not in (NULL, SUM):
-        raise TableOptionError(f'option "ongoing" is {NULL} or {SUM}, not {text!r}')
-    return bool(text == SUM)
 
 
 def _time(text: str) -> datetime:
@@ -149,22 +130,13 @@ class TableDataSource(DataSource):
 
 
 def _columns(options: TableOptions) -> StructType:
-    own = struct_of(DEFINITIONS[options.table])
+    own = table_struct(DEFINITIONS[options.table])
     return StructType([*own.fields, *RAW_FIELDS]) if options.raw else own
 
 
-def struct_of(definition: TableDefinition) -> StructType:
+def table_struct(definition: TableDefinition) -> StructType:
     """A table's columns in Spark's words."""
-    fields = [
-        StructField(
-            field.name,
-            from_arrow_type(field.type, prefer_timestamp_ntz=False),
-            True,
-            {"comment": field.comment},
-        )
-        for field in definition.fields
-    ]
-    return StructType(fields)
+    return struct_of(((f.name, f.type, f.comment) for f in definition.fields), frozenset())
 
 
 class Bundle(InputPartition):
@@ -226,13 +198,4 @@ def plan(store: TableStore, snapshot: Snapshot, raw: bool) -> list[InputPartitio
 
 def bundles(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
     """Files of about `BUNDLE_BYTES` together."""
-    bundle: list[DataFile] = []
-    size_bytes = 0
-    for file in files:
-        if bundle and size_bytes + file.size_bytes > BUNDLE_BYTES:
-            yield bundle
-            bundle, size_bytes = [], 0
-        bundle.append(file)
-        size_bytes += file.size_bytes
-    if bundle:
-        yield bundle
+    return portions(files, lambda file: file.size_bytes, BUNDLE_BYTES)

@@ -9,7 +9,7 @@ from postroom.spark.data_source.errors import SourceOptionError
 from postroom.spark.data_source.option_names import OF_CONSUME
 from postroom.spark.data_source.option_names import TAP as TAP_NAMES
 from postroom.spark.data_source.option_reader import OptionReader
-from postroom.spark.ledger_source.options import SourceOptions, number, read_options
+from postroom.spark.ledger_source.options import SourceOptions, read_options
 from postroom.spark.tap.lease import LeaseOptions
 
 TAP: Final = "tap"
@@ -29,42 +29,32 @@ class TapOptions:
 
 def read_tap_options(options: Mapping[str, str]) -> TapOptions:
     """Options as Spark gives them → checked. Raises ``SourceOptionError``."""
-    for name in OF_CONSUME:
-        if name.lower() in {one.lower() for one in options}:
-            raise SourceOptionError(f'option "{name}" is of mode=consume, and mode is {TAP}')
+    OptionReader(options, SourceOptionError).refuse(OF_CONSUME, f"is of mode=consume, and mode is {TAP}")
     return tap_options(options, TAP_NAMES)
 
 
 def tap_options(options: Mapping[str, str], known: Iterable[str]) -> TapOptions:
     """The same; `known`: the names of the mode's options."""
-    named = {name.lower(): text for name, text in options.items()}
-    check = named.get("checkbodies", "true").lower()
-    if check not in ("true", "false"):
-        raise SourceOptionError(f'option "checkBodies" is true or false, not {check!r}')
+    reader = OptionReader(options, SourceOptionError)
+    check_bodies = reader.flag("checkBodies", True)
     source = read_options(options, known, "the source postroom.messages")
-    return TapOptions(source, check == "true", _lease(named, source))
+    return TapOptions(source, check_bodies, _lease(reader, source))
 
 
-def _lease(named: Mapping[str, str], source: SourceOptions) -> LeaseOptions | None:
-    name = named.get("lease", "")
+def _lease(reader: OptionReader, source: SourceOptions) -> LeaseOptions | None:
+    name = reader.text("lease")
     if not name:
-        for other in ("leaseDurationS", "leaseBytes"):
-            if other.lower() in named:
-                raise SourceOptionError(f'option "{other}" is of a lease: name one with the option "lease"')
+        reader.refuse(("leaseDurationS", "leaseBytes"), 'is of a lease: name one with the option "lease"')
         return None
-    broker = read_broker(OptionReader(named, SourceOptionError))
+    broker = read_broker(reader)
     if len(source.uris) > 1:
         raise SourceOptionError("a lease is of one ledger: read several with a query each")
     if source.queues is None:
         raise SourceOptionError('option "queues" is missing: a lease says whose messages are kept')
-    duration_s, max_bytes = number(named, "leaseDurationS"), number(named, "leaseBytes")
+    duration_s, max_bytes = reader.number("leaseDurationS"), reader.number("leaseBytes")
     return LeaseOptions(name, broker, tuple(sorted(source.queues)), duration_s, max_bytes)
 
 
 def mode_of(options: Mapping[str, str]) -> str:
     """Which way messages are read. Raises ``SourceOptionError``."""
-    named = {name.lower(): text for name, text in options.items()}
-    mode = named.get("mode", TAP).lower()
-    if mode not in MODES:
-        raise SourceOptionError(f'option "mode" is {" or ".join(MODES)}, not {mode!r}')
-    return mode
+    return OptionReader(options, SourceOptionError).choice("mode", MODES)

@@ -1,58 +1,52 @@
 """The broker itself, as the management node shows it: the one thing of its kind."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from postroom import __version__
 from postroom.manager.kernel import totals
 from postroom.manager.kernel.options import QUEUE_DEFAULTS
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE
-from postroom.server.management.entity_type import Operation
+from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import OK, Attributes, Request, Response
 
 if TYPE_CHECKING:
     from postroom.server.connection.broker import Broker
 
 
-class Brokers:
+class Brokers(ListedEntityType["Broker"]):
     """Counts of the whole broker."""
 
     type: Final = BROKER_TYPE
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self.operations: Final[Mapping[str, Operation]] = {
-            "READ": self._read,
-            "RESET-STATISTICS": self._reset,
-        }
+    def make_operations(self) -> Mapping[str, Operation]:
+        return {"READ": self.read, "RESET-STATISTICS": self._reset}
+
+    def all(self) -> "Iterable[Broker]":
+        return [self.broker]
+
+    def find(self, request: Request) -> "Broker":
+        return self.broker
+
+    def name_of(self, thing: "Broker") -> str:
+        return BROKER_NAME
 
     def attribute_names(self) -> list[str]:
-        return list(self._attributes())
-
-    def count(self) -> int:
-        return 1
-
-    def rows(self, offset: int, count: int) -> list[Attributes]:
-        return [self._attributes()][offset : offset + count]
-
-    def _read(self, request: Request, now_us: int) -> Response:
-        return Response(OK, "OK", self._attributes())
+        return list(self.shown(self.broker))
 
     def _reset(self, request: Request, now_us: int) -> Response:
         """Also of every queue, subscription and topic. The answer has the counters from before."""
-        before = self._attributes()
-        totals.reset(self._broker.manager.core)
-        self._broker.connections_high = len(self._broker.connections)
-        self._broker.connections_total = self._broker.connections_high
+        before = self.shown(self.broker)
+        totals.reset(self.manager.core)
+        self.broker.connections_high = len(self.broker.connections)
+        self.broker.connections_total = self.broker.connections_high
         return Response(OK, "reset", before)
 
-    def _attributes(self) -> Attributes:
-        broker = self._broker
+    def shown(self, thing: "Broker") -> Attributes:
+        broker = thing
         leases, core = broker.ledger.leases.all(), broker.manager.core
         return {
-            "name": BROKER_NAME,
-            "identity": BROKER_NAME,
-            "type": BROKER_TYPE,
+            **super().shown(broker),
             "version": __version__,
             "container_id": broker.config.container_id,
             "dead_letter_queue": core.options.dead_letter_queue,

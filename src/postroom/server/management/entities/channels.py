@@ -1,24 +1,23 @@
 """Channels, as the management node shows, changes and commands them: the verbs are those of IBM MQ's MQSC."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
-from postroom.manager.channels.channel import Batch, Channel
+from postroom.manager.channels.channel import Batch, Channel, ChannelSync
 from postroom.model.channel import ChannelDefinition
 from postroom.model.channel_states import ChannelState, Verdict
 from postroom.model.entity_types import CHANNEL_TYPE
-from postroom.server.channels.instance import LinkStatus, StopMode
+from postroom.model.settings import types_of
+from postroom.server.channels.instance import ChannelInstance, LinkStatus, StopMode
 from postroom.server.channels.outbound_connection import Outward
 from postroom.server.channels.supervised_channel import Supervised
-from postroom.server.management.entity_type import ListedEntityType, Operation
+from postroom.server.management.entity_type import Columns, DefinedEntityType, Operation, same_named
 from postroom.server.management.request import (
     BAD_GATEWAY,
     BAD_REQUEST,
     CONFLICT,
-    CREATED,
     FORBIDDEN,
-    NO_CONTENT,
     OK,
     Attributes,
     Later,
@@ -27,25 +26,48 @@ from postroom.server.management.request import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from postroom.server.connection.broker import Broker
-
-
 ONLY_CONFIGURED: Final = "message_retry_exit"
 """Names code that the broker runs: whoever may send management requests may not choose that."""
 
-_RENAMED: Final = {"type": "channel_type"}
-"""``type`` is that of the entity type."""
-_DEFINITION: Final = tuple(_RENAMED.get(each.name, each.name) for each in fields(ChannelDefinition))
-_STATUS: Final = (
-    *("state", "reason", "since_us", "partner", "address", "started_us", "last_message_us"),
-    *("messages", "bytes", "batches", "current_messages", "current_sequence", "current_luwid"),
-    *("in_doubt", "in_doubt_luwid", "in_doubt_messages", "last_sequence", "last_luwid"),
-    *("short_retries_left", "long_retries_left", "retry_us", "reset_sequence"),
-)
-_ATTRIBUTES: Final = ("identity", *_DEFINITION, *_STATUS)
-_SETTABLE: Final[Mapping[str, type]] = {
-    _RENAMED.get(key, key): type(value) for key, value in ChannelDefinition(name="").to_record().items()
+_SHOWN_TYPE: Final = "channel_type"
+"""The attribute that is the setting ``type``; the attribute of that name is the entity type."""
+_SETTINGS: Final = {_SHOWN_TYPE if name == "type" else name: name for name in types_of(ChannelDefinition)}
+"""Each attribute that is a setting, and which."""
+_SETTABLE: Final = {shown: types_of(ChannelDefinition)[name] for shown, name in _SETTINGS.items()}
+
+
+class _Status(NamedTuple):
+    """A channel, its run and what that has done so far."""
+
+    channel: Supervised
+    instance: ChannelInstance | None
+    now: LinkStatus
+    is_linked: bool
+    sync: ChannelSync
+    doubtful: list[Batch]
+
+
+_STATUS: Final[Columns[_Status]] = {
+    "state": lambda run: run.channel.state.name.lower(),
+    **same_named("reason", "since_us", of="channel"),
+    "partner": lambda run: run.channel.last_partner if run.instance is None else run.instance.partner,
+    "address": lambda run: run.channel.last_address if run.instance is None else run.instance.address,
+    "started_us": lambda run: 0 if run.instance is None else run.instance.started_us,
+    "last_message_us": lambda run: run.channel.moved_us,
+    "messages": lambda run: run.channel.before.messages + run.now.messages,
+    "bytes": lambda run: run.channel.before.bytes + run.now.bytes,
+    "batches": lambda run: run.channel.before.batches + run.now.batches,
+    **same_named("current_messages", of="now"),
+    "current_sequence": lambda run: run.now.current_sequence if run.is_linked else run.sync.last_sequence,
+    "current_luwid": lambda run: run.now.current_luwid.hex(),
+    "in_doubt": lambda run: bool(run.doubtful),
+    "in_doubt_luwid": lambda run: run.doubtful[0].luwid.hex() if run.doubtful else "",
+    "in_doubt_messages": lambda run: sum(int(batch.count) for batch in run.doubtful),
+    **same_named("last_sequence", "reset_sequence", of="sync"),
+    "last_luwid": lambda run: run.sync.last_luwid.hex(),
+    "short_retries_left": lambda run: run.channel.short_left,
+    "long_retries_left": lambda run: run.channel.long_left,
+    "retry_us": lambda run: run.channel.retry_us if run.channel.state == ChannelState.RETRYING else 0,
 }
 
 _MODES: Final = {mode.name.lower(): mode for mode in StopMode}
@@ -53,19 +75,21 @@ _STATUSES: Final = {"stopped": False, "inactive": True}
 _DECISIONS: Final = {"commit": True, "backout": False}
 
 
-class ChannelEntities(ListedEntityType[Supervised]):
+class ChannelEntities(DefinedEntityType[Supervised, ChannelDefinition]):
     """The channels of one broker."""
 
     type: Final = CHANNEL_TYPE
+    kind = "channel"
+    definition = ChannelDefinition
+    settable = _SETTABLE
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker: Final = broker
-        self._channels: Final = broker.channels
-        self.operations: Final[Mapping[str, Operation]] = {
-            "CREATE": self._create,
-            "READ": self.read,
-            "UPDATE": self._update,
-            "DELETE": self._delete,
+    def make_columns(self) -> Columns[Supervised]:
+        """The definition; the status stands behind it."""
+        return {shown: attrgetter(f"definition.{name}") for shown, name in _SETTINGS.items()}
+
+    def make_operations(self) -> Mapping[str, Operation]:
+        return {
+            **super().make_operations(),
             "START": self._start,
             "STOP": self._stop,
             "RESET": self._reset,
@@ -74,79 +98,42 @@ class ChannelEntities(ListedEntityType[Supervised]):
         }
 
     def attribute_names(self) -> list[str]:
-        return ["type", *_ATTRIBUTES]
+        return [*super().attribute_names(), *_STATUS]
 
     def all(self) -> Iterable[Supervised]:
-        return self._channels.all()
+        return self.broker.channels.all()
 
     def find(self, request: Request) -> Supervised:
-        return self._channels.find(request.required_name())
+        return self.broker.channels.find(request.required_name())
 
-    def shown(self, channel: Supervised) -> Attributes:
+    def shown(self, thing: Supervised) -> Attributes:
         """Definition and status."""
-        record = channel.definition.to_record()
-        shown = {_RENAMED.get(key, key): value for key, value in record.items()}
-        return {"type": CHANNEL_TYPE, "identity": channel.name, **shown, **self._status(channel)}
-
-    def _status(self, channel: Supervised) -> Attributes:
-        instance = channel.instance
+        instance = thing.instance
         link = None if instance is None else instance.link
         now = LinkStatus() if link is None else link.status()
-        before, sync = channel.before, self._broker.manager.channels.sync(channel.name)
-        doubtful = _in_doubt(channel.channel)
-        values: dict[str, Any] = {
-            "state": channel.state.name.lower(),
-            "reason": channel.reason,
-            "since_us": channel.since_us,
-            "partner": channel.last_partner if instance is None else instance.partner,
-            "address": channel.last_address if instance is None else instance.address,
-            "started_us": 0 if instance is None else instance.started_us,
-            "last_message_us": channel.moved_us,
-            "messages": before.messages + now.messages,
-            "bytes": before.bytes + now.bytes,
-            "batches": before.batches + now.batches,
-            "current_messages": now.current_messages,
-            "current_sequence": now.current_sequence if link is not None else sync.last_sequence,
-            "current_luwid": now.current_luwid.hex(),
-            "in_doubt": bool(doubtful),
-            "in_doubt_luwid": doubtful[0].luwid.hex() if doubtful else "",
-            "in_doubt_messages": sum(int(batch.count) for batch in doubtful),
-            "last_sequence": sync.last_sequence,
-            "last_luwid": sync.last_luwid.hex(),
-            "short_retries_left": channel.short_left,
-            "long_retries_left": channel.long_left,
-            "retry_us": channel.retry_us if channel.state == ChannelState.RETRYING else 0,
-            "reset_sequence": sync.reset_sequence,
-        }
-        return values
+        sync = self.manager.channels.sync(thing.name)
+        run = _Status(thing, instance, now, link is not None, sync, _in_doubt(thing.channel))
+        return super().shown(thing) | {name: get(run) for name, get in _STATUS.items()}
 
     # Definitions.
 
-    def _settings(self, request: Request) -> Attributes:
-        found = request.settings("channel", _SETTABLE)
+    def settings(self, request: Request) -> Attributes:
+        found = super().settings(request)
         if ONLY_CONFIGURED in found:
             raise RequestError(FORBIDDEN, f"{ONLY_CONFIGURED} is set in the configuration file only")
-        back = {new: old for old, new in _RENAMED.items()}
-        return {back.get(key, key): value for key, value in found.items()}
-
-    def _create(self, request: Request, now_us: int) -> Response:
-        name = request.required_name()
-        if any(channel.name == name for channel in self.all()):
-            raise RequestError(CONFLICT, f"channel {name!r} exists already")
-        settings = self._settings(request)
-        if "type" not in settings:
-            what = "a channel needs a channel_type: sender, receiver, server or requester"
+        if _SHOWN_TYPE not in found and request.operation == "CREATE":
+            what = f"a channel needs a {_SHOWN_TYPE}: sender, receiver, server or requester"
             raise RequestError(BAD_REQUEST, what)
-        defined = self._channels.define(ChannelDefinition(name=name, **settings), now_us)
-        return Response(CREATED, "created", self.shown(defined))
+        return {_SETTINGS[shown]: value for shown, value in found.items()}
 
-    def _update(self, request: Request, now_us: int) -> Response:
-        changed = replace(self.find(request).definition, **self._settings(request))
-        return Response(OK, "OK", self.shown(self._channels.alter(changed, now_us)))
+    def define(self, definition: ChannelDefinition, now_us: int) -> Supervised:
+        return self.broker.channels.define(definition, now_us)
 
-    def _delete(self, request: Request, now_us: int) -> Response:
-        self._channels.delete(request.required_name(), now_us)
-        return Response(NO_CONTENT, "deleted", {})
+    def alter(self, definition: ChannelDefinition, now_us: int) -> Supervised:
+        return self.broker.channels.alter(definition, now_us)
+
+    def drop(self, name: str, now_us: int) -> None:
+        self.broker.channels.delete(name, now_us)
 
     # Commands.
 
@@ -168,18 +155,18 @@ class ChannelEntities(ListedEntityType[Supervised]):
         if isinstance(sequence, bool) or not isinstance(sequence, int):
             raise RequestError(BAD_REQUEST, f"sequence is {sequence!r}, must be a whole number")
         channel = self.find(request)
-        self._channels.reset(channel.name, int(sequence), now_us)
+        self.broker.channels.reset(channel.name, int(sequence), now_us)
         return Response(OK, "reset", self.shown(channel))
 
     def _resolve(self, request: Request, now_us: int) -> Response:
         commit = _choice(request, "action", _DECISIONS, "")
         channel = self.find(request)
-        self._channels.resolve(channel.name, commit, now_us)
+        self.broker.channels.resolve(channel.name, commit, now_us)
         return Response(OK, "resolved", self.shown(channel))
 
     def _ping(self, request: Request, now_us: int) -> Response | Later:
         ping = Ping(now_us)
-        ping.outward = self._channels.open_ping(request.required_name(), ping)
+        ping.outward = self.broker.channels.open_ping(request.required_name(), ping)
         return ping.later
 
 

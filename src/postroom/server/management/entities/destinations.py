@@ -1,87 +1,123 @@
 """What queues, topics and subscriptions have in common, which are all queues to the queue manager."""
 
-from collections.abc import Container
+from abc import abstractmethod
+from collections.abc import Container, Mapping
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeVar
 
-from postroom.manager.kernel.options import IDENTITY_FIELDS, USAGE_NORMAL, QueueDefinition
+from postroom.manager.kernel.destination import Destination
+from postroom.manager.kernel.options import IDENTITY_FIELDS, QUEUE_SETTINGS, USAGE_NORMAL, QueueDefinition
 from postroom.manager.kernel.statistics import HeldByAll, Statistics
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.switches import SWITCH_ATTRIBUTES, switches_of
-from postroom.server.configuration.config import is_reserved
-from postroom.server.management.entity_type import ListedEntityType
+from postroom.model.settings import types_of
+from postroom.server.management.entities.holders import holders_of
+from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
     CONFLICT,
     CREATED,
-    FORBIDDEN,
     NAMING,
     OK,
     Attributes,
     Request,
     RequestError,
     Response,
+    check_not_reserved,
 )
 
-if TYPE_CHECKING:
-    from postroom.server.connection.broker import Broker
+D = TypeVar("D", bound=Destination)
+Q = TypeVar("Q", bound=Queue)
 
-_SETTABLE: Final[dict[str, type]] = {
-    name: type(value)
-    for name, value in QueueDefinition(name="").to_record().items()
-    if name not in IDENTITY_FIELDS
-}
+_TYPES: Final = types_of(QueueDefinition)
+_SETTABLE: Final = {name: _TYPES[name] for name in QUEUE_SETTINGS}
 
 
-class Destinations(ListedEntityType[Queue]):
+class Destinations(ListedEntityType[D]):
     """One of these entity types: the operations that all of them have alike."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._manager: Final = broker.manager
+    def make_operations(self) -> Mapping[str, Operation]:
+        return {
+            "READ": self.read,
+            "UPDATE": self._update,
+            "DELETE": self.delete,
+            "PAUSE": self._pause,
+            "RESUME": self._resume,
+            "RESET-STATISTICS": self._reset,
+        }
+
+    @abstractmethod
+    def delete(self, request: Request, now_us: int) -> Response:
+        """The operation DELETE."""
 
     def created(self, name: str, kind: str, taken: Container[str], request: Request, now_us: int) -> Response:
         """Create a queue or topic with the request's settings, unless its name is ``taken``."""
-        if is_reserved(name):
-            raise RequestError(FORBIDDEN, f"{name!r} is reserved for the broker itself")
+        check_not_reserved(name)
         if name in taken:
             raise RequestError(CONFLICT, f"{kind} {name!r} exists already")
         usage = str(request.attributes().get("usage", USAGE_NORMAL))
-        plain = self._manager.options.new_queue(name, kind, usage)
-        queue = self._manager.create_queue(_changed(plain, request), now_us)
-        return Response(CREATED, "created", self.shown(queue))
+        plain = self.manager.options.new_queue(name, kind, usage)
+        self.manager.create_queue(_changed(plain, request), now_us)
+        return Response(CREATED, "created", self.shown(self.find(request)))
 
-    def update(self, request: Request, now_us: int) -> Response:
-        """The operation UPDATE."""
+    def _update(self, request: Request, now_us: int) -> Response:
         queue = self.find(request)
         _check_free(queue.definition.kind, request)
         definition = _changed(queue.definition, request)
         if definition != queue.definition:  # it doesn't go with its settings when it is idle
             definition = replace(definition, auto_created=False)
-        self._manager.update_queue(definition, now_us)
+        self.manager.update_queue(definition, now_us)
         return Response(OK, "OK", self.shown(queue))
 
-    def purge(self, request: Request, now_us: int) -> Response:
-        """The operation PURGE."""
-        purged = self._manager.purge_queue(self.find(request).name, now_us)
+    def _pause(self, request: Request, now_us: int) -> Response:
+        """Asks for a property ``switch``: "production", "insertion" or "consumption"; with ``durable`` (true)
+        it holds beyond a restart."""
+        queue, durable = self.find(request), request.properties.get("durable", False)
+        if not isinstance(durable, bool):
+            raise RequestError(BAD_REQUEST, f"durable is {durable!r:.100}, must be true or false")
+        self.manager.pause(queue, request.text("switch"), now_us, durable)
+        return _switches(queue)
+
+    def _resume(self, request: Request, now_us: int) -> Response:
+        queue = self.find(request)
+        self.manager.resume(queue, request.text("switch"), now_us)
+        return _switches(queue)
+
+    def _reset(self, request: Request, now_us: int) -> Response:
+        """What runs since the start or the last reset begins again; the answer has the counters from
+        before."""
+        statistics = self.find(request).statistics
+        before = statistics.snapshot()
+        statistics.reset(now_us)
+        return Response(OK, "reset", before)
+
+
+class MessageHolders(Destinations[Q]):
+    """Queues and subscriptions, on which messages are."""
+
+    def make_operations(self) -> Mapping[str, Operation]:
+        return {**super().make_operations(), "PURGE": self._purge, "HOLDERS": self._holders}
+
+    def attribute_names(self) -> list[str]:
+        definition = [each.name for each in fields(QueueDefinition) if each.name not in self.columns]
+        return [*self.columns, *definition, *SWITCH_ATTRIBUTES, *Statistics(HeldByAll()).snapshot()]
+
+    def shown(self, thing: Q) -> Attributes:
+        """Definition and counters."""
+        record, counters = thing.definition.to_record(), thing.statistics.snapshot()
+        return super().shown(thing) | record | switches_of(thing) | counters
+
+    def _purge(self, request: Request, now_us: int) -> Response:
+        purged = self.manager.purge_queue(self.find(request).name, now_us)
         return Response(OK, "purged", {"purged": purged})
 
-
-def queue_attribute_names(*own: str) -> list[str]:
-    """Of `shown_queue`."""
-    definition = [each.name for each in fields(QueueDefinition)]
-    return ["identity", "type", *definition, *own, *SWITCH_ATTRIBUTES, *Statistics(HeldByAll()).snapshot()]
+    def _holders(self, request: Request, now_us: int) -> Response:
+        return Response(OK, "OK", holders_of(self.broker, self.find(request)))
 
 
-def shown_queue(queue: Queue, type_name: str, own: Attributes) -> Attributes:
-    """Definition and counters of one queue, with ``own``, which only this entity type has."""
-    return {
-        "identity": queue.name,
-        "type": type_name,
-        **queue.definition.to_record(),
-        **own,
-        **switches_of(queue),
-        **queue.statistics.snapshot(),
-    }
+def _switches(queue: Destination) -> Response:
+    told = {**switches_of(queue), "durably_paused": queue.definition.durably_paused}
+    return Response(OK, "OK", told)
 
 
 def _check_free(kind: str, request: Request) -> None:

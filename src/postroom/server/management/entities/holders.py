@@ -1,16 +1,15 @@
 """Who holds messages of a queue: consumers, transactions, confirm ids, browse locks, channels, Spark."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from postroom.manager.kernel.consumer import Consumer
-from postroom.manager.kernel.holders import BrowseLock, ConfirmIdHolder
+from postroom.manager.message_store.holders import BrowseLock, ConfirmIdHolder
 from postroom.manager.queues.queue import Queue
 from postroom.manager.transactions.xa_branch import Branch
 from postroom.model.codes import HolderKind
-from postroom.server.management.entity_type import Operation
-from postroom.server.management.request import OK, Attributes, Request, Response
+from postroom.server.management.request import Attributes
 
 if TYPE_CHECKING:
     from postroom.server.connection.broker import Broker
@@ -19,20 +18,10 @@ MAX_SHOWN_HOLDERS: Final = 1000
 MAX_SCANNED_ENTRIES: Final = 100_000
 """Held messages that one request looks at."""
 
-Find = Callable[[Request], Queue]
 
-
-def holders_operation(broker: "Broker", find: Find) -> Operation:
-    """The operation HOLDERS: who holds how many messages of what ``find`` finds."""
-
-    def holders(request: Request, now_us: int) -> Response:
-        return Response(OK, "OK", _shown(broker, find(request)))
-
-    return holders
-
-
-def _shown(broker: "Broker", queue: Queue) -> Attributes:
-    consumers = [_of_consumer(each) for each in islice(queue.consumers, MAX_SHOWN_HOLDERS)]
+def holders_of(broker: "Broker", queue: Queue) -> Attributes:
+    """Who holds how many messages of a queue or subscription."""
+    consumers = [_of_consumer(each) for each in islice(queue.attached.consumers, MAX_SHOWN_HOLDERS)]
     spark = [
         {"held_by": _name(HolderKind.SPARK_SUBSCRIPTION), "name": each.name, "messages": int(each.held.count)}
         for each in queue.spark
@@ -56,7 +45,7 @@ def _shown(broker: "Broker", queue: Queue) -> Attributes:
         for (kind, id), count in counts.items()
     ]
     found = [*consumers, *spark, *others]
-    more = len(found) > MAX_SHOWN_HOLDERS or len(queue.consumers) > MAX_SHOWN_HOLDERS
+    more = len(found) > MAX_SHOWN_HOLDERS or len(queue.attached.consumers) > MAX_SHOWN_HOLDERS
     return {
         "holders": found[:MAX_SHOWN_HOLDERS],
         "more": more or len(queue.held) > len(scanned),

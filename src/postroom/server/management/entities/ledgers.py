@@ -8,14 +8,13 @@ from postroom.ledger.reading.trace import MAX_RELATIONS, MessageId, TooManyMessa
 from postroom.model.codes import IdType
 from postroom.model.entity_types import LEDGER_TYPE
 from postroom.server.management.arguments import Arguments
-from postroom.server.management.entity_type import Operation
+from postroom.server.management.entity_type import Operation, UnlistedEntityType
 from postroom.server.management.ledger_queries import Ask, Look, Looked, followed, found
 from postroom.server.management.request import (
     BAD_REQUEST,
     INTERNAL,
     LIMIT,
     OK,
-    Attributes,
     Later,
     Request,
     RequestError,
@@ -29,7 +28,7 @@ MAX_WAITING_LOOKS: Final = 100
 """Looks into the ledger that wait for their turn, of all clients."""
 
 
-class LedgerEntities:
+class LedgerEntities(UnlistedEntityType):
     """One broker's ledger: there is nothing to list, only to look for."""
 
     type: Final = LEDGER_TYPE
@@ -41,15 +40,6 @@ class LedgerEntities:
             "FIND-MESSAGES": self._find,
             "FOLLOW-MESSAGES": self._follow,
         }
-
-    def attribute_names(self) -> list[str]:
-        return []
-
-    def count(self) -> int:
-        return 0
-
-    def rows(self, offset: int, count: int) -> list[Attributes]:
-        return []
 
     def _find(self, request: Request, now_us: int) -> Later:
         said = Arguments(request, now_us)

@@ -4,16 +4,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from postroom.model.entity_types import MESSAGE_TYPE
-from postroom.server.management.entity_type import Operation
+from postroom.server.management.entity_type import Operation, UnlistedEntityType
 from postroom.server.management.operations.message_management import MessageManagement
 from postroom.server.management.operations.message_store import StoreOperations
-from postroom.server.management.request import Attributes
 
 if TYPE_CHECKING:
     from postroom.server.connection.broker import Broker
 
 
-class Messages:
+class Messages(UnlistedEntityType):
     """The messages of one broker's queues; a request's name is the queue's."""
 
     type: Final = MESSAGE_TYPE
@@ -23,12 +22,3 @@ class Messages:
             **StoreOperations(broker).operations,
             **MessageManagement(broker).operations,
         }
-
-    def attribute_names(self) -> list[str]:
-        return []
-
-    def count(self) -> int:
-        return 0
-
-    def rows(self, offset: int, count: int) -> list[Attributes]:
-        return []

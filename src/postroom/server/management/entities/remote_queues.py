@@ -1,102 +1,75 @@
 """Remote queues and aliases, as the management node shows and changes them."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from postroom.manager.kernel.errors import NameUnknown, NameUnusable
 from postroom.manager.names.remote_queues import RemoteQueue, RemoteQueueDefinition
 from postroom.model.entity_types import REMOTE_QUEUE_TYPE
 from postroom.model.names import full_address
-from postroom.server.configuration.config import is_reserved
-from postroom.server.management.entity_type import ListedEntityType, Operation
-from postroom.server.management.request import (
-    CONFLICT,
-    CREATED,
-    FORBIDDEN,
-    NO_CONTENT,
-    OK,
-    Attributes,
-    Request,
-    RequestError,
-    Response,
-)
+from postroom.model.settings import types_of
+from postroom.server.management.entity_type import Columns, DefinedEntityType, same_named
+from postroom.server.management.request import Attributes, Request, Response, check_not_reserved
 
-if TYPE_CHECKING:
-    from postroom.server.connection.broker import Broker
+_UNLED: Final = {"leads_to": "", "waits_on": "", "problem": ""}
 
 
-_DEFINITION: Final = tuple(each.name for each in fields(RemoteQueueDefinition))
-_SETTABLE: Final[Mapping[str, type]] = {name: str for name in _DEFINITION if name != "name"}
-_ATTRIBUTES: Final = ("identity", "type", *_DEFINITION, "alias", "leads_to", "waits_on", "problem")
-
-
-class RemoteQueues(ListedEntityType[RemoteQueue]):
+class RemoteQueues(DefinedEntityType[RemoteQueue, RemoteQueueDefinition]):
     """The remote queues and aliases of one broker."""
 
     type: Final = REMOTE_QUEUE_TYPE
+    kind = "remote queue"
+    definition = RemoteQueueDefinition
+    settable = types_of(RemoteQueueDefinition)
 
-    def __init__(self, broker: "Broker") -> None:
-        self._names: Final = broker.manager.names
-        self.operations: Final[Mapping[str, Operation]] = {
-            "CREATE": self._create,
-            "READ": self.read,
-            "UPDATE": self._update,
-            "DELETE": self._delete,
+    def make_columns(self) -> Columns[RemoteQueue]:
+        return {
+            **same_named(*self.settable, of="definition"),
+            "alias": lambda remote: not remote.definition.remote_queue,
         }
-
-    def attribute_names(self) -> list[str]:
-        return list(_ATTRIBUTES)
 
     def all(self) -> Iterable[RemoteQueue]:
-        return self._names.definitions.values()
+        return self.manager.names.definitions.values()
 
     def find(self, request: Request) -> RemoteQueue:
-        return self._names.find(request.required_name())
+        return self.manager.names.find(request.required_name())
 
-    def shown(self, remote: RemoteQueue) -> Attributes:
+    def name_of(self, thing: RemoteQueue) -> str:
+        return thing.definition.name
+
+    def attribute_names(self) -> list[str]:
+        return [*super().attribute_names(), *_UNLED]
+
+    def shown(self, thing: RemoteQueue) -> Attributes:
         """The definition, and where it leads now."""
-        definition = remote.definition
-        return {
-            "identity": definition.name,
-            "type": REMOTE_QUEUE_TYPE,
-            **definition.to_record(),
-            "alias": not definition.remote_queue,
-            **self._led(definition),
-        }
+        return super().shown(thing) | self._led(thing.definition)
 
     def _led(self, definition: RemoteQueueDefinition) -> Attributes:
         """Of a remote queue: the queue, and the transmission queue where its messages wait; or the problem.
 
         What an alias leads to depends on the queue that is asked for.
         """
-        led: Attributes = {"leads_to": "", "waits_on": "", "problem": ""}
         if not definition.remote_queue:
-            return led
+            return _UNLED
         try:
-            destination = self._names.destination(definition.name)
+            destination = self.manager.names.destination(definition.name)
         except (NameUnknown, NameUnusable) as error:
-            return {**led, "problem": error.description}
+            return {**_UNLED, "problem": error.description}
         header = destination.header
         if header is None:
-            return {**led, "leads_to": destination.queue.name}
+            return {**_UNLED, "leads_to": destination.queue.name}
         address = full_address(header.queue, header.queue_manager)
-        return {**led, "leads_to": address, "waits_on": destination.queue.name}
+        return {**_UNLED, "leads_to": address, "waits_on": destination.queue.name}
 
-    def _create(self, request: Request, now_us: int) -> Response:
-        name = request.required_name()
-        if is_reserved(name):
-            raise RequestError(FORBIDDEN, f"{name!r} is reserved for the broker itself")
-        if name in self._names.definitions:
-            raise RequestError(CONFLICT, f"remote queue {name!r} exists already")
-        definition = RemoteQueueDefinition(name, **request.settings("remote queue", _SETTABLE))
-        return Response(CREATED, "created", self.shown(self._names.define(definition, now_us)))
+    def create(self, request: Request, now_us: int) -> Response:
+        check_not_reserved(request.required_name())
+        return super().create(request, now_us)
 
-    def _update(self, request: Request, now_us: int) -> Response:
-        known = self.find(request).definition
-        changed = replace(known, **request.settings("remote queue", _SETTABLE))
-        return Response(OK, "OK", self.shown(self._names.alter(changed, now_us)))
+    def define(self, definition: RemoteQueueDefinition, now_us: int) -> RemoteQueue:
+        return self.manager.names.define(definition, now_us)
 
-    def _delete(self, request: Request, now_us: int) -> Response:
-        self._names.delete(request.required_name(), now_us)
-        return Response(NO_CONTENT, "deleted", {})
+    def alter(self, definition: RemoteQueueDefinition, now_us: int) -> RemoteQueue:
+        return self.manager.names.alter(definition, now_us)
+
+    def drop(self, name: str, now_us: int) -> None:
+        self.manager.names.delete(name, now_us)

@@ -5,7 +5,7 @@ A thing of this entity type is an app; its name is the app's. See docs/reference
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from postroom.manager.kernel.errors import SinkBranchSpoiled
 from postroom.manager.spark.sink import (
@@ -18,7 +18,7 @@ from postroom.manager.spark.sink import (
 )
 from postroom.model.entity_types import SINK_TYPE
 from postroom.server.links.sink_context import SinkContext
-from postroom.server.management.entity_type import ListedEntityType, Operation
+from postroom.server.management.entity_type import Columns, ListedEntityType, Operation, same_named
 from postroom.server.management.request import (
     BAD_REQUEST,
     CONFLICT,
@@ -31,17 +31,9 @@ from postroom.server.management.request import (
     refusal,
 )
 
-if TYPE_CHECKING:
-    from postroom.server.connection.broker import Broker
-
 MAX_SHOWN_BRANCHES: Final = 1000
 """In the answer to READ."""
 MAX_INT: Final = (1 << 63) - 1
-
-_ATTRIBUTES: Final = (
-    *("name", "identity", "type", "query_id", "run_id", "batch_id", "digest", "offsets", "position"),
-    *("branches", "messages", "bytes", "user", "since_us", "decided_us"),
-)
 
 
 class SinkEntities(ListedEntityType[SinkApp]):
@@ -49,10 +41,18 @@ class SinkEntities(ListedEntityType[SinkApp]):
 
     type: Final = SINK_TYPE
 
-    def __init__(self, broker: "Broker") -> None:
-        self._sinks: Final = broker.manager.sinks
-        self._options: Final = broker.manager.options
-        self.operations: Final[Mapping[str, Operation]] = {
+    def make_columns(self) -> Columns[SinkApp]:
+        return {
+            **same_named("query_id", "run_id", "offsets", "position", "user", "since_us", "decided_us"),
+            "batch_id": lambda app: app.last_batch() if app.last_batch() >= 0 else None,
+            "digest": lambda app: app.batches.get(app.last_batch(), ""),
+            "branches": lambda app: len(app.branches),
+            "messages": lambda app: sum(len(each.transaction.puts) for each in app.branches.values()),
+            "bytes": lambda app: sum(int(each.bytes) for each in app.branches.values()),
+        }
+
+    def make_operations(self) -> Mapping[str, Operation]:
+        return {
             "READ": self._read,
             "DELETE": self._forget,
             "BEGIN": self._begin,
@@ -61,60 +61,47 @@ class SinkEntities(ListedEntityType[SinkApp]):
             "COMMIT": self._commit,
         }
 
-    def attribute_names(self) -> list[str]:
-        return list(_ATTRIBUTES)
-
     def all(self) -> Iterable[SinkApp]:
-        return self._sinks.all()
+        return self.manager.sinks.all()
 
     def find(self, request: Request) -> SinkApp:
-        return self._sinks.find(request.required_name())
-
-    def shown(self, app: SinkApp) -> Attributes:
-        batch_id, branches = app.last_batch(), list(app.branches.values())
-        values = (
-            *(app.name, app.name, SINK_TYPE, app.query_id, app.run_id),
-            *(_batch(batch_id), app.batches.get(batch_id, ""), app.offsets, app.position),
-            *(len(branches), sum(len(each.transaction.puts) for each in branches)),
-            *(sum(int(each.bytes) for each in branches), app.user, int(app.since_us), int(app.decided_us)),
-        )
-        return dict(zip(_ATTRIBUTES, values, strict=True))
+        return self.manager.sinks.find(request.required_name())
 
     def _read(self, request: Request, now_us: int) -> Response:
         """As QUERY has it, and the open branches one by one."""
         app = self.find(request)
-        rows = self._sinks.branches(app)[:MAX_SHOWN_BRANCHES]
+        rows = self.manager.sinks.branches(app)[:MAX_SHOWN_BRANCHES]
         return Response(OK, "OK", self.shown(app) | {"open_branches": [asdict(row) for row in rows]})
 
     def _begin(self, request: Request, now_us: int) -> Response:
         said = _Said(request)
         connection = _connection(request)
         contact = said.contact(connection.container)
-        branch = self._sinks.begin(contact, said.number("partition"), said.number("attempt"), now_us)
+        branch = self.manager.sinks.begin(contact, said.number("partition"), said.number("attempt"), now_us)
         body: Attributes = {"decided": branch is None, "branch": "", "txn_id": b""}
         if branch is not None:
             body |= {"branch": branch.name, "txn_id": connection.enter(branch.transaction)}
-        app = self._sinks.find(contact.app)
+        app = self.manager.sinks.find(contact.app)
         body |= {"query_id": app.query_id, "position": app.position}
-        body |= {"max_messages": self._options.max_sink_branch_messages}
+        body |= {"max_messages": self.manager.options.max_sink_branch_messages}
         return Response(OK, "OK", body)
 
     def _seal(self, request: Request, now_us: int) -> Response:
         app, name = request.required_name(), _Said(request).text("branch")
-        transaction_id = self._sinks.holder_of(app, name)
+        transaction_id = self.manager.sinks.holder_of(app, name)
         connection = _connection(request)
         if connection.is_arriving(transaction_id):
             raise RequestError(CONFLICT, f"a message of branch {name!r} has not come with all its frames")
         connection.leave(transaction_id)
         try:
-            branch = self._sinks.seal(app, name, now_us)
+            branch = self.manager.sinks.seal(app, name, now_us)
         except SinkBranchSpoiled as error:
             return _spoiled(error)
         return Response(OK, "sealed", _held(branch))
 
     def _rollback(self, request: Request, now_us: int) -> Response:
         name = request.required_name()
-        count = self._sinks.rollback(name, _Said(request).text("branch", ""), now_us)
+        count = self.manager.sinks.rollback(name, _Said(request).text("branch", ""), now_us)
         return Response(OK, "OK", {"rolled_back": count})
 
     def _commit(self, request: Request, now_us: int) -> Response:
@@ -122,13 +109,13 @@ class SinkEntities(ListedEntityType[SinkApp]):
         contact = said.contact("")
         offsets, position = said.offsets(), said.position()
         try:
-            done, messages = self._sinks.commit(contact, offsets, position, said.names(), now_us)
+            done, messages = self.manager.sinks.commit(contact, offsets, position, said.names(), now_us)
         except SinkBranchSpoiled as error:
             return _spoiled(error)
         return Response(OK, "OK", {"status": "committed" if done else "already", "messages": messages})
 
     def _forget(self, request: Request, now_us: int) -> Response:
-        self._sinks.forget(request.required_name(), now_us)
+        self.manager.sinks.forget(request.required_name(), now_us)
         return Response(NO_CONTENT, "forgotten", {})
 
 
@@ -147,10 +134,6 @@ def _spoiled(error: SinkBranchSpoiled) -> Response:
 def _held(branch: SinkBranch) -> Attributes:
     held = {"messages": len(branch.transaction.puts), "bytes": int(branch.bytes)}
     return {"sent": int(branch.sent), **held}
-
-
-def _batch(batch_id: int) -> int | None:
-    return batch_id if batch_id >= 0 else None
 
 
 class _Said:

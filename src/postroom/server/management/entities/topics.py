@@ -1,27 +1,19 @@
 """Topics and subscriptions, as the management node shows and changes them."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from postroom.manager.kernel.errors import QueueNotFound
-from postroom.manager.kernel.options import IDENTITY_FIELDS, KIND_TOPIC, QueueDefinition
-from postroom.manager.queues.queue import Queue
+from postroom.manager.kernel.options import KIND_TOPIC, QUEUE_SETTINGS
+from postroom.manager.queues.queue import Subscription
 from postroom.manager.queues.switches import SWITCH_ATTRIBUTES, switches_of
+from postroom.manager.queues.topic import Topic
 from postroom.model.entity_types import SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
-from postroom.server.management.entities.destinations import Destinations, queue_attribute_names, shown_queue
-from postroom.server.management.entities.holders import holders_operation
-from postroom.server.management.entities.switches import switch_operations
-from postroom.server.management.entity_type import Operation
+from postroom.server.management.entities.destinations import Destinations, MessageHolders
+from postroom.server.management.entity_type import Columns, Operation, same_named
 from postroom.server.management.request import NO_CONTENT, OK, Attributes, Request, Response
 
-if TYPE_CHECKING:
-    from postroom.server.connection.broker import Broker
-
-
-_SETTINGS: Final = tuple(each.name for each in fields(QueueDefinition) if each.name not in IDENTITY_FIELDS)
-_TOPIC_FIELDS: Final = ("name", *_SETTINGS, "auto_created", "temporary", "durably_paused")
 _COUNTERS: Final = ("messages_received", "bytes_received", "counting_since_us")
 """Of the topic itself: what was published, once, and since when that counts."""
 _SUMS: Final = (
@@ -31,59 +23,54 @@ _SUMS: Final = (
 """Over the subscriptions to it, each with entries of its own; not over those to patterns."""
 
 
-class Topics(Destinations):
+class Topics(Destinations[Topic]):
     """The topics of one broker."""
 
     type: Final = TOPIC_TYPE
 
-    def __init__(self, broker: "Broker") -> None:
-        super().__init__(broker)
-        self.operations: Final[Mapping[str, Operation]] = {
-            "CREATE": self._create,
-            "READ": self.read,
-            "UPDATE": self.update,
-            "DELETE": self._delete,
-            **switch_operations(broker.manager, self.find),
+    def make_columns(self) -> Columns[Topic]:
+        patterns = self.manager.core.patterns
+        return {
+            **same_named(*QUEUE_SETTINGS, "auto_created", "temporary", "durably_paused", of="definition"),
+            "dynamic": lambda topic: topic.name.startswith(DYNAMIC_PREFIX),
+            "messages_unrouted": lambda topic: int(topic.unrouted),
+            "subscriptions": lambda topic: len(patterns.matching(topic.name)),
+            "consumers": lambda topic: sum(
+                len(queue.attached.consumers) for queue in patterns.matching(topic.name)
+            ),
         }
 
+    def make_operations(self) -> Mapping[str, Operation]:
+        return {"CREATE": self._create, **super().make_operations()}
+
     def attribute_names(self) -> list[str]:
-        counted = (*_COUNTERS, "messages_unrouted", "subscriptions", "consumers", *_SUMS)
-        return ["identity", "type", *_TOPIC_FIELDS, "dynamic", *SWITCH_ATTRIBUTES, *counted]
+        return [*self.columns, *SWITCH_ATTRIBUTES, *_COUNTERS, *_SUMS]
 
-    def all(self) -> Iterable[Queue]:
-        return self._manager.topics.values()
+    def all(self) -> Iterable[Topic]:
+        return self.manager.topics.values()
 
-    def find(self, request: Request) -> Queue:
-        return self._manager.topic(request.required_name())
+    def find(self, request: Request) -> Topic:
+        return self.manager.topic(request.required_name())
 
-    def shown(self, node: Queue) -> Attributes:
-        topic = node.topic
-        assert topic is not None
-        record, counters = node.definition.to_record(), node.statistics.snapshot()
-        subscribed = self._manager.core.patterns.matching(node.name)
-        attributes: Attributes = {"identity": node.name, "type": TOPIC_TYPE}
-        attributes |= {name: record[name] for name in _TOPIC_FIELDS}
-        attributes["dynamic"] = node.name.startswith(DYNAMIC_PREFIX)
-        attributes |= switches_of(node)
-        attributes |= {name: counters[name] for name in _COUNTERS}
-        attributes["messages_unrouted"] = int(topic.unrouted)
-        attributes["subscriptions"] = len(subscribed)
-        attributes["consumers"] = sum(len(queue.consumers) for queue in subscribed)
-        return attributes | _sums(self._manager.core.patterns.exactly(node.name))
+    def shown(self, thing: Topic) -> Attributes:
+        counters = thing.statistics.snapshot()
+        counted = {name: counters[name] for name in _COUNTERS}
+        sums = _sums(self.manager.core.patterns.exactly(thing.name))
+        return super().shown(thing) | switches_of(thing) | counted | sums
 
     def _create(self, request: Request, now_us: int) -> Response:
         name = request.required_name()
-        return self.created(name, KIND_TOPIC, self._manager.topics, request, now_us)
+        return self.created(name, KIND_TOPIC, self.manager.topics, request, now_us)
 
-    def _delete(self, request: Request, now_us: int) -> Response:
-        node = self.find(request)
-        if_unused = request.flag("if-unused") or node.definition.temporary
+    def delete(self, request: Request, now_us: int) -> Response:
+        topic = self.find(request)
+        if_unused = request.flag("if-unused") or topic.definition.temporary
         forced = request.flag("force")
-        ended = self._manager.delete_topic(node.name, if_unused, now_us, forced, request.user)
+        ended = self.manager.delete_topic(topic.name, if_unused, now_us, forced, request.user)
         return Response(OK, "deleted", {"subscriptions": ended})
 
 
-def _sums(queues: list[Queue]) -> Attributes:
+def _sums(queues: list[Subscription]) -> Attributes:
     found: Attributes = dict.fromkeys(_SUMS, 0)
     for queue in queues:
         counters = queue.statistics.snapshot()
@@ -92,39 +79,25 @@ def _sums(queues: list[Queue]) -> Attributes:
     return found
 
 
-class Subscriptions(Destinations):
+class Subscriptions(MessageHolders[Subscription]):
     """The subscriptions of one broker, each with the settings and counters of a queue."""
 
     type: Final = SUBSCRIPTION_TYPE
 
-    def __init__(self, broker: "Broker") -> None:
-        super().__init__(broker)
-        self.operations: Final[Mapping[str, Operation]] = {
-            "READ": self.read,
-            "UPDATE": self.update,
-            "DELETE": self._delete,
-            "PURGE": self.purge,
-            "HOLDERS": holders_operation(broker, self.find),
-            **switch_operations(broker.manager, self.find),
-        }
+    def make_columns(self) -> Columns[Subscription]:
+        return {"durable": lambda queue: not queue.definition.temporary}
 
-    def attribute_names(self) -> list[str]:
-        return queue_attribute_names("durable")
+    def all(self) -> Iterator[Subscription]:
+        return (queue for queue in self.manager.queues.values() if isinstance(queue, Subscription))
 
-    def all(self) -> Iterator[Queue]:
-        return (queue for queue in self._manager.queues.values() if queue.subscription is not None)
-
-    def find(self, request: Request) -> Queue:
+    def find(self, request: Request) -> Subscription:
         """By its full name, as QUERY shows it."""
         name = request.required_name()
-        queue = self._manager.queues.get(name)
-        if queue is None or queue.subscription is None:
+        queue = self.manager.queues.get(name)
+        if not isinstance(queue, Subscription):
             raise QueueNotFound(f"there is no subscription {name!r}")
         return queue
 
-    def shown(self, queue: Queue) -> Attributes:
-        return shown_queue(queue, SUBSCRIPTION_TYPE, {"durable": not queue.definition.temporary})
-
-    def _delete(self, request: Request, now_us: int) -> Response:
-        self._manager.unsubscribe(self.find(request), now_us, request.flag("force"), request.user)
+    def delete(self, request: Request, now_us: int) -> Response:
+        self.manager.unsubscribe(self.find(request), now_us, request.flag("force"), request.user)
         return Response(NO_CONTENT, "deleted", {})

@@ -1,21 +1,15 @@
 """Local transactions that are open, as the management node shows them: to see who holds what for how long."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.manager.kernel.transaction import Transaction
 from postroom.model.entity_types import TRANSACTION_TYPE
-from postroom.server.management.entity_type import ListedEntityType, Operation
-from postroom.server.management.request import NOT_FOUND, Attributes, Request, RequestError
+from postroom.server.management.entity_type import Columns, ListedEntityType, same_named
+from postroom.server.management.request import NOT_FOUND, Request, RequestError
 
 if TYPE_CHECKING:
     from postroom.server.connection.binding import ConnectionBinding
-    from postroom.server.connection.broker import Broker
-
-_ATTRIBUTES: Final = (
-    *("name", "identity", "type", "state", "since_us", "puts", "receipts", "blocked_sends"),
-    *("container_id", "user", "connection"),
-)
 
 
 class Open(NamedTuple):
@@ -30,36 +24,33 @@ class Transactions(ListedEntityType[Open]):
 
     type: Final = TRANSACTION_TYPE
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self.operations: Final[Mapping[str, Operation]] = {"READ": self.read}
-
-    def attribute_names(self) -> list[str]:
-        return list(_ATTRIBUTES)
+    def make_columns(self) -> Columns[Open]:
+        return {
+            "state": lambda each: _state(each.transaction),
+            "since_us": lambda each: int(each.transaction.begun_us),
+            "puts": lambda each: len(each.transaction.puts),
+            "receipts": lambda each: len(each.transaction.receipts),
+            "blocked_sends": lambda each: len(each.transaction.blocked),
+            **same_named("container_id", "user", of="binding"),
+            "connection": lambda each: each.binding.remote,
+        }
 
     def all(self) -> Iterable[Open]:
         return (
             Open(transaction, binding)
-            for binding in self._broker.connections
+            for binding in self.broker.connections
             for transaction in binding.transactions.values()
         )
 
     def find(self, request: Request) -> Open:
         name = request.required_name()
         for each in self.all():
-            if str(each.transaction.id) == name:
+            if self.name_of(each) == name:
                 return each
         raise RequestError(NOT_FOUND, f"there is no open transaction {name!r}")
 
-    def shown(self, each: Open) -> Attributes:
-        transaction, binding = each.transaction, each.binding
-        name = str(transaction.id)
-        values = (
-            *(name, name, TRANSACTION_TYPE, _state(transaction), int(transaction.begun_us)),
-            *(len(transaction.puts), len(transaction.receipts), len(transaction.blocked)),
-            *(binding.container_id, binding.user, binding.remote),
-        )
-        return dict(zip(_ATTRIBUTES, values, strict=True))
+    def name_of(self, thing: Open) -> str:
+        return str(thing.transaction.id)
 
 
 def _state(transaction: Transaction) -> str:

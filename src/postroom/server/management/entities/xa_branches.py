@@ -4,7 +4,7 @@ declare on the coordinator), and what an administrator sees and decides.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from postroom.amqp.encoding.types import Int
 from postroom.manager.kernel.errors import ManagerError, XaError
@@ -12,13 +12,12 @@ from postroom.manager.transactions.xa_branch import BranchRow
 from postroom.model.entity_types import BRANCH_TYPE
 from postroom.model.xa import XaCode, XaFlag, Xid, XidInvalid
 from postroom.server.links.xa_context import XA_CODE, XaContext
-from postroom.server.management.entity_type import ListedEntityType, Operation
+from postroom.server.management.entity_type import Columns, ListedEntityType, Operation, same_named
 from postroom.server.management.request import (
     BAD_REQUEST,
     CONFLICT,
     NOT_FOUND,
     OK,
-    Attributes,
     Later,
     Request,
     RequestError,
@@ -26,13 +25,6 @@ from postroom.server.management.request import (
     refusal,
 )
 
-if TYPE_CHECKING:
-    from postroom.server.connection.broker import Broker
-
-_ATTRIBUTES: Final = (
-    *("name", "identity", "type", "state", "since_us", "active_us"),
-    *("puts", "receipts", "container_id", "user", "decided_by"),
-)
 _WILDCARDS: Final[Mapping[str, str]] = {"*": ".*", "?": "."}
 
 _Decision = Callable[[Xid, int, str], None]
@@ -44,9 +36,17 @@ class Branches(ListedEntityType[BranchRow]):
 
     type: Final = BRANCH_TYPE
 
-    def __init__(self, broker: "Broker") -> None:
-        self._manager: Final = broker.manager
-        self.operations: Final[Mapping[str, Operation]] = {
+    def make_columns(self) -> Columns[BranchRow]:
+        return {
+            "state": lambda row: row.state.name.lower().replace("_", "-"),
+            **same_named("since_us", "active_us", "puts", "receipts"),
+            "container_id": lambda row: row.container,
+            **same_named("user", "decided_by"),
+        }
+
+    def make_operations(self) -> Mapping[str, Operation]:
+        manager = self.manager
+        return {
             "READ": self.read,
             "END": self._said(self._end),
             "PREPARE": self._said(self._prepare),
@@ -54,31 +54,23 @@ class Branches(ListedEntityType[BranchRow]):
             "ROLLBACK": self._said(self._rollback),
             "RECOVER": self._said(self._recover),
             "FORGET": self._said(self._forget),
-            "HEURISTIC-COMMIT": self._decided(self._manager.heuristic_commit),
-            "HEURISTIC-ROLLBACK": self._decided(self._manager.heuristic_rollback),
-            "DELETE": self._decided(lambda xid, now_us, _: self._manager.delete_branch(xid, now_us)),
+            "HEURISTIC-COMMIT": self._decided(manager.heuristic_commit),
+            "HEURISTIC-ROLLBACK": self._decided(manager.heuristic_rollback),
+            "DELETE": self._decided(lambda xid, now_us, _: manager.delete_branch(xid, now_us)),
         }
 
-    def attribute_names(self) -> list[str]:
-        return list(_ATTRIBUTES)
-
     def all(self) -> Iterable[BranchRow]:
-        return self._manager.branches()
+        return self.manager.branches()
 
     def find(self, request: Request) -> BranchRow:
         name = _name(request)
-        for row in self._manager.branches():
+        for row in self.manager.branches():
             if str(row.xid) == name:
                 return row
         raise RequestError(NOT_FOUND, f"there is no branch {name!r}")
 
-    def shown(self, row: BranchRow) -> Attributes:
-        name = str(row.xid)
-        values = (
-            *(name, name, BRANCH_TYPE, row.state.name.lower().replace("_", "-"), row.since_us),
-            *(row.active_us, row.puts, row.receipts, row.container, row.user, row.decided_by),
-        )
-        return dict(zip(_ATTRIBUTES, values, strict=True))
+    def name_of(self, thing: BranchRow) -> str:
+        return str(thing.xid)
 
     # The verbs of a transaction manager.
 
@@ -121,28 +113,28 @@ class Branches(ListedEntityType[BranchRow]):
 
     def _prepare(self, request: Request, now_us: int) -> Response:
         _no_flags(request)
-        return _answer(self._manager.xa_prepare(_xid(request), now_us))
+        return _answer(self.manager.xa_prepare(_xid(request), now_us))
 
     def _commit(self, request: Request, now_us: int) -> Response:
         flags = _flags(request, XaFlag.TMNOFLAGS)
         if flags not in (XaFlag.TMNOFLAGS, XaFlag.TMONEPHASE):
             raise XaError(XaCode.XAER_INVAL, f"flags {flags:#x} of commit must be TMNOFLAGS or TMONEPHASE")
-        self._manager.xa_commit(_xid(request), flags == XaFlag.TMONEPHASE, now_us)
+        self.manager.xa_commit(_xid(request), flags == XaFlag.TMONEPHASE, now_us)
         return _answer(XaCode.XA_OK)
 
     def _rollback(self, request: Request, now_us: int) -> Response:
         _no_flags(request)
-        self._manager.xa_rollback(_xid(request), now_us)
+        self.manager.xa_rollback(_xid(request), now_us)
         return _answer(XaCode.XA_OK)
 
     def _forget(self, request: Request, now_us: int) -> Response:
         _no_flags(request)
-        self._manager.xa_forget(_xid(request), now_us)
+        self.manager.xa_forget(_xid(request), now_us)
         return _answer(XaCode.XA_OK)
 
     def _recover(self, request: Request, now_us: int) -> Response:
         flags = _flags(request, XaFlag.TMNOFLAGS)
-        xids = self._manager.xa_recover(_context(request).known, flags, now_us)
+        xids = self.manager.xa_recover(_context(request).known, flags, now_us)
         return _answer(XaCode.XA_OK, {"xids": [str(xid) for xid in xids]})
 
     # An administrator's.
@@ -171,7 +163,7 @@ class Branches(ListedEntityType[BranchRow]):
         meant = re.compile("".join(_WILDCARDS.get(each, re.escape(each)) for each in pattern))
         done: list[str] = []
         refused: list[str] = []
-        for row in self._manager.branches():
+        for row in self.manager.branches():
             if meant.fullmatch(str(row.xid)) is None:
                 continue
             try:

@@ -22,7 +22,7 @@ from postroom.manager.message_store.verbs import (
     StoreRow,
     Undo,
 )
-from postroom.manager.names.remote_queues import Destination
+from postroom.manager.names.remote_queues import ResolvedName
 from postroom.manager.queues.queue import Queue
 from postroom.model.codes import IdType
 from postroom.model.ids import unpack_unique_id
@@ -71,7 +71,7 @@ class StoreOperations:
             **asking_operations(broker.manager, shown, makers),
         }
 
-    def _leads(self, name: str) -> Destination:
+    def _leads(self, name: str) -> ResolvedName:
         """Where what is put to ``name`` goes: one may put to a queue at another queue manager, too."""
         return self._names.taker(name)
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from postroom.spark.pipeline.books import Book, open_books
 from postroom.spark.pipeline.errors import PipelineError
 from postroom.spark.pipeline.lock import held
-from postroom.spark.pipeline.operations.rebuild import known_settings
+from postroom.spark.pipeline.options import known_settings
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import check_policy
 from postroom.spark.store.protocol import DataFile

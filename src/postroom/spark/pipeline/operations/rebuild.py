@@ -16,11 +16,12 @@ from postroom.spark.pipeline.derived import derive
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.errors import PipelineError
 from postroom.spark.pipeline.lock import held
-from postroom.spark.pipeline.options import PARTITION_RECORDS, SMALL_BATCH_ROWS, Settings, load_settings
+from postroom.spark.pipeline.options import PARTITION_RECORDS, SMALL_BATCH_ROWS, Settings, known_settings
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settle import settle_bucket, settle_tasks
 from postroom.spark.pipeline.work import untold
-from postroom.spark.store.protocol import DONE, OPEN, DataFile, TableState, TableStore
+from postroom.spark.store.protocol import DONE, OPEN, DataFile, TableState
+from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.fold import partials, split
 from postroom.spark.tables.range import Array, Range
@@ -53,14 +54,6 @@ def rebuild(tables: str, name: str, engine: Engine) -> int:
         for book in followers:
             derive(book, target, engine, SMALL_BATCH_ROWS)
     return sum(file.rows for file in add)
-
-
-def known_settings(root: Root) -> Settings:
-    """The settings of tables that there are. Raises ``PipelineError``."""
-    settings = load_settings(root)
-    if settings is None:
-        raise PipelineError(f"{root.uri}: no pipeline has run here; make tables with `postroom pipeline run`")
-    return settings
 
 
 def _needed(settings: Settings, name: str) -> list[str]:

@@ -9,10 +9,9 @@ from postroom.ledger.errors import LedgerError
 from postroom.spark.ledger_source.positions import LedgerDiverged, check
 from postroom.spark.ledger_source.ranges import Seen
 from postroom.spark.pipeline.books import Book, open_books
-from postroom.spark.pipeline.errors import PipelineError
 from postroom.spark.pipeline.ledgers import Lag, lag_of, look_at_all, time_at
 from postroom.spark.pipeline.lock import holder
-from postroom.spark.pipeline.options import load_settings
+from postroom.spark.pipeline.options import known_settings
 from postroom.spark.pipeline.root import Root
 
 
@@ -67,11 +66,7 @@ class PipelineStatus:
 def status(tables: str, data: Iterable[str] = (), token: str = "") -> PipelineStatus:
     """The status of the tables in a folder; `data` default those of the last run. Raises ``LedgerError``."""
     root = Root(tables)
-    settings = load_settings(root)
-    if settings is None:
-        raise PipelineError(
-            f"{tables}: no pipeline has run here; make the tables with `postroom pipeline run`"
-        )
+    settings = known_settings(root)
     seen, unreadable = _look(tuple(data) or tuple(settings.data), token)
     books = open_books(tables, settings.tables, settings.format)
     times: dict[tuple[str, int], int] = {}

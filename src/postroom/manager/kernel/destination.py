@@ -1,0 +1,176 @@
+"""What queues, topics and subscriptions have in common: a name, what was defined, limits, a quota, what is
+paused, who puts, and when the queue manager looks at them again."""
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from postroom.manager.kernel.duplicate_window import DuplicateWindow
+from postroom.manager.kernel.options import ACCESS_EXCLUSIVE, POLICY_REDIRECT, QueueDefinition
+from postroom.manager.kernel.quota_definition import Quota
+from postroom.manager.kernel.quota_pool import Pool
+from postroom.manager.kernel.statistics import HeldByAll, Statistics
+
+if TYPE_CHECKING:
+    from postroom.manager.kernel.consumer import Producer
+    from postroom.manager.kernel.overrides import Overrides
+
+NO_BOUND: Final = 0x7FFF_FFFF_FFFF_FFFF
+
+
+@final
+class Limits:
+    """What a definition says, as plain numbers and flags for the hot path. Times are µs; −1: none."""
+
+    def __init__(self) -> None:
+        self.exclusive = False
+        self.max_message_bytes: i64 = 0
+        self.max_ttl_us: i64 = -1
+        self.respects_ttl = True
+        self.persistent = True
+        """Whether persistent messages are taken as such."""
+        self.max_unsettled: i64 = NO_BOUND
+        """What one consumer may have without having settled it."""
+        self.redelivery_limit: i64 = -1
+        self.redelivery_delay_us: i64 = -1
+        self.redelivery_growth: i64 = 100
+        """Of the delay from one failure to the next, in percent."""
+        self.max_redelivery_delay_us: i64 = -1
+        self.lost_link_counts = False
+        self.undo_counts = False
+        self.expiry_target = ""
+        """Where expired entries are redirected; "" nowhere."""
+
+    def define(self, definition: QueueDefinition, max_message_bytes: i64) -> None:
+        """Take over a definition; ``max_message_bytes`` is the queue manager's bound."""
+        self.exclusive = definition.access == ACCESS_EXCLUSIVE
+        own: i64 = definition.max_message_bytes
+        self.max_message_bytes = own if 0 <= own < max_message_bytes else max_message_bytes
+        self.max_ttl_us = definition.max_ttl_ms * 1000 if definition.max_ttl_ms >= 0 else -1
+        self.respects_ttl = definition.respect_ttl
+        own_unsettled: i64 = definition.max_unsettled_per_consumer
+        self.max_unsettled = own_unsettled if own_unsettled >= 0 else NO_BOUND
+        self.redelivery_limit = definition.redelivery_limit
+        delay_ms: i64 = definition.redelivery_delay_ms
+        self.redelivery_delay_us = delay_ms * 1000 if delay_ms >= 0 else -1
+        self.redelivery_growth = definition.redelivery_delay_multiplier_percent
+        longest_ms: i64 = definition.max_redelivery_delay_ms
+        self.max_redelivery_delay_us = longest_ms * 1000 if longest_ms >= 0 else -1
+        self.lost_link_counts = definition.lost_link_counts
+        self.undo_counts = definition.undo_counts
+        redirects = definition.expiration_policy == POLICY_REDIRECT
+        self.expiry_target = (definition.expiry_queue or definition.dead_letter_queue) if redirects else ""
+
+
+@final
+class Switches:
+    """What is paused."""
+
+    def __init__(self) -> None:
+        self.production_paused = False
+        self.insertion_paused = False
+        self.consumption_paused = False
+        self.get_inhibited = False
+        """Of a transmission queue: its channel is stopped."""
+        self.closed_to_puts = False
+        """Production or insertion is paused."""
+
+
+@final
+class QuotaAssignment:
+    """What limits a destination; `producing.quota_registry` makes it of the definition."""
+
+    def __init__(self) -> None:
+        self.pool: Pool | None = None
+        """What it is charged to; None where nothing limits it."""
+        self.has_own_pool = False
+        self.resource: Quota | None = None
+        """The quota resource that it names."""
+
+
+@final
+class Schedule:
+    """When, and why, the queue manager looks at a destination again. Times are µs since 1970; 0: never."""
+
+    def __init__(self) -> None:
+        self.alarm_us: i64 = 0
+        """When it wants to be looked at next."""
+        self.active_us: i64 = 0
+        """Last use by a client, for the removal of idle auto-created queues."""
+        self.live_expiry_us: i64 = 0
+        """Not later than the earliest expiry of the objects here."""
+        self.scanned_us: i64 = 0
+        """When expired entries were last looked for."""
+        self.stopped = False
+        """The last dispatch stopped at a bound of its turn."""
+        self.pending = False
+        """In the list of queues that a bounded turn left work on."""
+        self.watched = False
+        """Requests to the message store, or a channel that wants to be triggered, wait for something to
+        become available."""
+        self.armed = False
+        """A channel wants to be triggered by it."""
+        self.news = False
+        """Something may have become available, and those who wait for it have not been run since."""
+
+
+@final
+class Annotation:
+    """Message annotations of one entry, which the ledger has under ``id``."""
+
+    __slots__ = ("id", "values")
+
+    def __init__(self, id: i64, values: dict[str, object]) -> None:
+        self.id: i64 = id
+        self.values = values
+
+
+class Destination:
+    """A queue, a subscription or a topic, as those who put see it, and as an entry knows where it lies."""
+
+    def __init__(
+        self, id: i64, definition: QueueDefinition, max_message_bytes: i64, held_by_all: HeldByAll
+    ) -> None:
+        self.id: i64 = id
+        self.name = definition.name
+        self.statistics = Statistics(held_by_all)
+        self.deleted = False
+        self.limits = Limits()
+        self.quota = QuotaAssignment()
+        self.overrides: Overrides | None = None
+        self.switches = Switches()
+        self.schedule = Schedule()
+        self.duplicates: DuplicateWindow | None = None
+        """The message ids that it has taken last; None where it doesn't remember any."""
+        self.producers: dict[Producer, None] = {}
+        """Those that are attached to it, suspended ones included."""
+        self.taps: i64 = 0
+        """Reasons to store the bodies of non-persistent messages, too: see `tap`."""
+        self.annotated: dict[int, Annotation] | None = None
+        """Of its entries that have annotations beside their bodies in the ledger, by serial; None: none."""
+        self._take(definition, max_message_bytes)
+
+    def define(self, definition: QueueDefinition, max_message_bytes: i64) -> None:
+        """Take over another definition; ``max_message_bytes`` is the queue manager's bound."""
+        self._take(definition, max_message_bytes)
+
+    def _take(self, definition: QueueDefinition, max_message_bytes: i64) -> None:
+        self.definition = definition
+        self.limits.define(definition, max_message_bytes)
+        self._size_duplicates(definition.duplicate_window)
+
+    def _size_duplicates(self, size: i64) -> None:
+        if size == 0:
+            self.duplicates = None
+        elif self.duplicates is None:
+            self.duplicates = DuplicateWindow(size)
+        else:
+            self.duplicates.resize(size)
+
+    def is_empty(self) -> bool:
+        """Whether nothing is here, in flight included."""
+        return self.statistics.depth == 0
+
+    def deleted_text(self) -> str:
+        """What its links are told when it is deleted."""
+        return f"{self.definition.kind} {self.name!r} has been deleted"

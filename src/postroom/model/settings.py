@@ -1,0 +1,71 @@
+"""What a setting may be, said once, where the setting is declared: as metadata of a dataclass's field.
+
+From it follow the check of a definition, the type of the key in the configuration file, what the management
+node lets be changed, and the tables of the reference.
+"""
+
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Final
+
+NO_LIMIT: Final = -1
+"""For limits that may be off."""
+
+MAX_NUMBER: Final = 1 << 52
+"""Of any setting: as milliseconds 142,000 years, which are still a time in µs of 64 bits."""
+
+_BOUNDS: Final = "bounds"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The values that a setting may have: the numbers from ``least`` to ``most``, or one of ``choices``."""
+
+    least: int = NO_LIMIT
+    most: int = MAX_NUMBER
+    choices: tuple[str, ...] = ()
+    """"" among them: it may be left blank."""
+
+    def fault(self, value: object) -> str:
+        """What ``value`` must be instead; "" where it may be so."""
+        if self.choices:
+            named = ", ".join(each or "empty" for each in self.choices)
+            return "" if value in self.choices else f"must be one of {named}"
+        if not isinstance(value, int) or isinstance(value, bool) or self.least <= value <= self.most:
+            return ""
+        if self.most != MAX_NUMBER:
+            return f"must be {self.least} to {self.most}"
+        return f"must be {self.least} or more" if value < self.least else f"must be {self.most} or less"
+
+
+def setting(
+    default: object, *, least: int = NO_LIMIT, most: int = MAX_NUMBER, choices: tuple[str, ...] = ()
+) -> Any:
+    """The field of a dataclass that is a setting with bounds of its own."""
+    return field(default=default, metadata={_BOUNDS: Bounds(least, most, choices)})
+
+
+def bounds_of(definition: Any) -> dict[str, Bounds]:
+    """The settings of a class of definitions that are numbers or choices, and what each may be."""
+    found: dict[str, Bounds] = {}
+    for each in fields(definition):
+        if _BOUNDS in each.metadata:
+            found[each.name] = each.metadata[_BOUNDS]
+        elif isinstance(each.default, int) and not isinstance(each.default, bool):
+            found[each.name] = Bounds()
+    return found
+
+
+def types_of(definition: Any) -> dict[str, type]:
+    """Every setting that has a default, and its type."""
+    return {each.name: type(each.default) for each in fields(definition) if each.default is not MISSING}
+
+
+def first_fault(definition: object, bounds: dict[str, Bounds]) -> tuple[str, str]:
+    """The first setting that is out of its bounds, and what is wrong: ``KEY is VALUE``, and what it must be;
+    "" and "" where all are as they may be."""
+    for key, allowed in bounds.items():
+        value = getattr(definition, key)
+        fault = allowed.fault(value)
+        if fault:
+            return key, f"{key} is {value!r}, {fault}"
+    return "", ""
