@@ -17,13 +17,13 @@ from postroom._build import compiled
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.reading.reader import LedgerReader
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Sink
 from postroom.manager.kernel.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.manager import QueueManager
 from postroom.manager.queues.queue import Queue
-from postroom.manager.topics.registry import Subscribing
 from postroom.model.message import MessageHead
 
 BODY = b"x" * 1024

@@ -11,14 +11,17 @@ import numpy as np
 from postroom.ledger.format.records import SET_BASE, ArrivalFlag
 from postroom.ledger.reading.body_reader import BodyReader, BodyState
 from postroom.ledger.reading.reader import LedgerReader
+from postroom.manager.destinations.tables import destinations_of
+from postroom.manager.destinations.totals import totals
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.kernel.memory import stored
 from postroom.manager.kernel.statistics import SLOT_NAMES, Beginning, slot_of
-from postroom.manager.kernel.totals import totals
+from postroom.manager.producing.blocked_sends import blocked_sends_of
 from postroom.manager.queues.entry_lookup import spots
 from postroom.manager.queues.queue import Queue
 from postroom.manager.spark.held_lookup import held_entries
+from postroom.manager.spark.sink import sinks_of
 from postroom.model.codes import Outcome, State
 from postroom.model.tables import relation
 from tests.manager.over_ledger import LedgerWorld
@@ -44,7 +47,7 @@ def check_counters(core: Core) -> None:
     """Statistics, quotas and memory agree with a recount."""
     charged: Counter[object] = Counter()
     objects = volatile_bytes = 0
-    for queue in core.queues.values():
+    for queue in destinations_of(core).queues.values():
         entries = list(entries_of(queue))
         _check_queue(queue, entries)
         charged[queue.quota.pool] += len(entries)
@@ -52,23 +55,28 @@ def check_counters(core: Core) -> None:
         objects += sum(len(chunk.objects) for spark in queue.spark for chunk in spark.held.seen())
         volatile_bytes += sum(_volatile_bytes(entry) for entry in entries if not entry.flags & 32)
         volatile_bytes += sum(ENTRY_OVERHEAD_BYTES for entry in entries if _is_shared(entry))
-    held = core.held_by_all
+    held = core.counters.held_by_all
     _check_balance(totals(core), int(held.depth), int(held.depth_bytes))
-    for queue in core.queues.values():
+    for queue in destinations_of(core).queues.values():
         if queue.quota.pool is not None:
             assert queue.quota.pool.messages == charged[queue.quota.pool]
-    assert core.live_entries == objects
-    assert core.volatile_bytes >= volatile_bytes, "volatile messages cost more than is counted"
-    branches = core.sinks.branches.values()
+    assert core.memory.live_entries == objects
+    assert core.memory.volatile_bytes >= volatile_bytes, "volatile messages cost more than is counted"
+    branches = sinks_of(core).branches.values()
     puts = [entry for branch in branches for entry in branch.transaction.puts]
-    assert (core.sinks.messages, core.sinks.bytes) == (len(puts), sum(entry.body_len for entry in puts))
-    nodes = core.queues_by_id.values()
-    assert core.tapped == sum(node.taps > 0 for node in nodes)
+    assert (sinks_of(core).messages, sinks_of(core).bytes) == (
+        len(puts),
+        sum(entry.body_len for entry in puts),
+    )
+    nodes = core.destinations.values()
+    assert destinations_of(core).tapped == sum(node.taps > 0 for node in nodes)
     for node in nodes:
-        assert node.taps == (node.name in core.leased_names) + sum(
+        assert node.taps == (node.name in destinations_of(core).leased_names) + sum(
             spark.consumer is not None for spark in (node.spark if isinstance(node, Queue) else ())
         )
-    assert core.blocked_sends == sum(queue.statistics.blocked for queue in core.queues_by_id.values())
+    assert blocked_sends_of(core).count == sum(
+        queue.statistics.blocked for queue in core.destinations.values()
+    )
 
 
 def _is_shared(entry: Entry) -> bool:
@@ -125,7 +133,7 @@ def check_history(world: LedgerWorld) -> None:
         ended[queue, outcome] += to_state == State.DELETED
         states[serial, queue] = to_state
     live = Counter(queue for (_, queue), state in states.items() if state != State.DELETED)
-    queues = world.manager.core.queues_by_id
+    queues = world.manager.core.destinations
     for id, node in queues.items():
         assert live[id] == (node.statistics.depth if isinstance(node, Queue) else 0), node.name
     assert set(+live) <= set(queues)
@@ -149,7 +157,7 @@ def _check_tapped(world: LedgerWorld) -> None:
 
 def _check_totals(world: LedgerWorld, arrived: Counter[int], ended: Counter[tuple[int, int]]) -> None:
     """Totals by queue, those of deleted queues together as queue 0."""
-    queues = world.manager.core.queues_by_id
+    queues = world.manager.core.destinations
     told = {row.queue: row for row in world.recover().totals}
     for id in {*queues, 0}:
         ours = {id} if id else set(arrived) - set(queues)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.kernel.effects import Effects
 from postroom.manager.kernel.errors import (
     DefinitionInvalid,
@@ -82,7 +83,7 @@ def test_non_persistent_messages_are_bounded_in_memory() -> None:
     world.turn()
     for entry in world.held(consumer):
         world.accept(consumer, entry)
-    assert world.manager.core.volatile_bytes == 0
+    assert world.manager.core.memory.volatile_bytes == 0
 
 
 def test_the_queue_manager_limits_messages_of_every_queue() -> None:
@@ -158,7 +159,7 @@ def test_idle_auto_created_queues_go() -> None:
     world.manager.purge_queue("auto", world.now_us)
     world.turn(2_000)
     assert world.manager.queues == {}
-    assert world.manager.core.auto_created == 0
+    assert destinations_of(world.manager.core).auto_created == 0
 
 
 def test_an_idle_queue_stays_while_somebody_is_attached_who_may_put() -> None:

@@ -14,8 +14,8 @@ from postroom.ledger.reading.trace import MessageId, trace
 from postroom.manager.administration.message_moves import Replay
 from postroom.manager.administration.message_search import Wanted
 from postroom.manager.administration.message_states import ALL_STATES
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.options import QueueDefinition
-from postroom.manager.topics.registry import Subscribing
 from postroom.model.codes import IdType
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked, StoreFace

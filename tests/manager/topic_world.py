@@ -3,10 +3,10 @@
 from typing import Any
 
 from postroom.ledger.format.records import RecordType
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.options import QueueDefinition
 from postroom.manager.queues.queue import Queue
-from postroom.manager.topics.registry import Subscribing
 from tests.manager.world import World
 
 

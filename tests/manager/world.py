@@ -17,7 +17,7 @@ from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.manager import QueueManager
 from postroom.manager.queues.message_ids import id_of_kind
 from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.unreadable_bodies import UNREADABLE_DELAY_US
+from postroom.manager.undeliverable.unreadable_bodies import UNREADABLE_DELAY_US
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.model.ids import ID_KINDS, MessageIds
 from postroom.model.message import MessageHead

@@ -82,7 +82,7 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
     ),
     "locked-members-not-asked-about": _found_by(
         f"{UNITS}::test_members_that_a_lock_held_when_units_were_read_after_a_restart_keep_their_order",
-        "manager/queues/unit_turns.py",
+        "manager/consuming/unit_turns.py",
         "for index in range(chunk.count):",
         "for index in [at for at in range(chunk.head, chunk.count) if not chunk.is_dead(at)]:",
     ),
@@ -100,7 +100,7 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
     ),
     "unreadable-body-taken-for-damaged": _found_by(
         "tests/manager/queues/test_backlog.py::test_an_entry_whose_body_the_disk_does_not_give_waits_and_is_asked_for_again",
-        "manager/queues/unreadable_bodies.py",
+        "manager/undeliverable/unreadable_bodies.py",
         "if not isinstance(damage, BodyUnreadable):",
         "if True:",
     ),

@@ -38,8 +38,8 @@ MUTATIONS: dict[str, Mutation] = {
         "    for row in [row for row in rows if row.holder_kind == 0]:\n        _take_back_one",
     ),
     "returns-to-the-end-of-the-queue": Mutation(
-        "manager/queues/returned_entries.py",
-        "        add_again(core, entry.queue, entry)\n        return True",
+        "manager/undeliverable/returned_entries.py",
+        "        add_again(core, as_queue(entry.queue), entry)\n        return True",
         "        entry.place = core.ledger.next_position\n        add_again(core, entry.queue, entry)\n"
         "        return True",
     ),
@@ -125,7 +125,7 @@ MUTATIONS: dict[str, Mutation] = {
         "        if self.max_messages >= 0 and self.messages > self.max_messages:\n            return False",
     ),
     "subscription-missed-in-a-routing-set": Mutation(
-        "manager/topics/routing.py",
+        "manager/destinations/routing.py",
         "    queues.sort(key=_by_id)\n    route",
         "    queues.sort(key=_by_id)\n    queues = queues[:1]\n    route",
     ),
@@ -192,8 +192,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "undone-get-through-a-lock-is-free": Mutation(
         "manager/message_store/entry_verbs.py",
-        "    close_if_empty(core, entry.queue, holder)\n    if by.over:\n",
-        "    close_if_empty(core, entry.queue, holder)\n    if True:\n",
+        "    close_if_empty(core, as_queue(entry.queue), holder)\n    if by.over:\n",
+        "    close_if_empty(core, as_queue(entry.queue), holder)\n    if True:\n",
     ),
     "undo-forgets-locks": Mutation(
         "manager/message_store/verbs.py",
@@ -216,7 +216,7 @@ MUTATIONS: dict[str, Mutation] = {
         "return False",
     ),
     "redelivery-without-its-delay": Mutation(
-        "manager/queues/returned_entries.py",
+        "manager/undeliverable/returned_entries.py",
         "        entry.due_us = core.now_us + delay_us\n",
         "        entry.due_us = core.now_us + 1\n",
     ),

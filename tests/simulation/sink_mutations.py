@@ -45,7 +45,7 @@ SINK_MUTATIONS: dict[str, Mutation] = {
     ),
     "seal-not-recorded": _mutation(
         "manager/spark/sink_verbs.py",
-        "    core.record_holder(transaction.id, n.SPARK_BRANCH, transaction.detail)\n",
+        "    core.holders.open(transaction.id, n.SPARK_BRANCH, transaction.detail)\n",
         "",
     ),
     "sink-branch-gone-with-the-restart": _mutation(

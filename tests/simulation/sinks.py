@@ -15,6 +15,7 @@ from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.frames.outcomes import DeliveryState, Rejected, TransactionalState
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.message.sections import Message
+from postroom.manager.spark.sink import sinks_of
 from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings, new_message
 from tests.simulation.managers import OK, Manager, number, said
@@ -76,7 +77,7 @@ class SparkWorld(World):
 
     def step(self) -> None:
         super().step()
-        for app in self.manager.core.sinks.apps.values():
+        for app in sinks_of(self.manager.core).apps.values():
             for branch in app.branches.values():
                 if branch.batch_id <= app.last_batch() or branch.run_id != app.run_id:
                     what = f"{branch.name} of {branch.run_id} is left in {app.run_id}"
@@ -95,8 +96,8 @@ class SparkWorld(World):
         else:
             raise Broken("the last run of the job doesn't come to its end")
         worker.binding.lost(self.now_us)
-        if self.manager.core.sinks.branches:
-            raise Broken(f"branches are left: {list(self.manager.core.sinks.branches)}")
+        if sinks_of(self.manager.core).branches:
+            raise Broken(f"branches are left: {list(sinks_of(self.manager.core).branches)}")
 
 
 class Worker(Manager):

@@ -16,9 +16,9 @@ from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.storage.disk import Bytes, DiskFile, is_no_space
 from postroom.ledger.storage.journal import RETRY_US
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.manager import QueueManager
-from postroom.manager.topics.registry import Subscribing
 from postroom.server.configuration.config import Config
 from postroom.server.connection.broker import Broker
 from tests.originals import ORIGINALS
@@ -441,7 +441,7 @@ class World:
 
     def at_rest(self) -> bool:
         """Whether nobody waits for the disk: what an open transaction has written may well."""
-        return self.manager.core.wanted_through() <= self.broker.durable_through
+        return self.manager.core.durability.wanted_through() <= self.broker.durable_through
 
     def let_go(self) -> None:
         """End pauses and what the message store holds, and wait until locks have run out."""

@@ -14,6 +14,7 @@ from postroom.ledger.options import LedgerOptions
 from postroom.ledger.reading.segments import folder_of
 from postroom.ledger.recovery.recovered import Recovered
 from postroom.ledger.recovery.recovery import inspect
+from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.manager import QueueManager
@@ -38,7 +39,10 @@ def summary_of(folder: Path) -> Summary:
         manager.restore(ledger.recovered, now_us)
         ledger.flush()
         summary["leases"] = [[lease.name, lease.position, lease.reason] for lease in ledger.leases.all()]
-        nodes = [*manager.core.queues.values(), *manager.core.topics.values()]
+        nodes = [
+            *destinations_of(manager.core).queues.values(),
+            *destinations_of(manager.core).topics.values(),
+        ]
         summary["queues"] = {node.name: _queue(ledger, node) for node in nodes}
     finally:
         ledger.close()

@@ -16,8 +16,17 @@ from postroom.ledger.storage.body_requests import Body
 from postroom.manager import restore, turn
 from postroom.manager.administration import deletion as administration
 from postroom.manager.administration import pausing
+from postroom.manager.administration import subscriptions as topics
+from postroom.manager.administration.message_queries import MessageCursors
+from postroom.manager.administration.subscriptions import Subscribing
+from postroom.manager.channels.channel import Channels
 from postroom.manager.consuming import registry as consumers
 from postroom.manager.consuming import settlement
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations import tap
+from postroom.manager.destinations.tables import Destinations, destinations_of
+from postroom.manager.destinations.topic import Topic
+from postroom.manager.destinations.topic_subscriptions import TopicSubscriptions
 from postroom.manager.kernel.consumer import Consumer, Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
@@ -31,23 +40,27 @@ from postroom.manager.kernel.options import (
 from postroom.manager.kernel.quota_definition import Quota, QuotaDefinition
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.message_store import pending_requests
-from postroom.manager.message_store.pending_requests import StoreRequest
+from postroom.manager.message_store.pending_requests import StoreRequest, StoreRequests
+from postroom.manager.names.remote_queues import Names
 from postroom.manager.producing import blocked_sends, send
 from postroom.manager.producing import quota_registry as quotas
+from postroom.manager.producing.blocked_sends import BlockedSends
+from postroom.manager.producing.quotas import Quotas, quotas_of
+from postroom.manager.producing.unheard_refusals import record_refused
 from postroom.manager.producing.upload import Upload, abort, add_chunk
-from postroom.manager.queues import registry as queues
-from postroom.manager.queues import tap
+from postroom.manager.queues.annotations import AnnotatedEntries
 from postroom.manager.queues.queue import Queue, Subscription
-from postroom.manager.queues.returned_entries import NOT_ASKED
-from postroom.manager.queues.topic import Topic
+from postroom.manager.queues.selector_cursor import SearchMemory
 from postroom.manager.services.channels import ChannelService
 from postroom.manager.services.names import NameService
 from postroom.manager.services.resource_manager import ResourceManager
 from postroom.manager.services.sinks import SinkService
 from postroom.manager.services.spark_subscriptions import SparkSubscriptionService
-from postroom.manager.topics import registry as topics
-from postroom.manager.topics.registry import Subscribing
+from postroom.manager.spark.sink import Sinks
+from postroom.manager.spark.subscription import SparkSubscriptions
 from postroom.manager.transactions import commit as transactions
+from postroom.manager.transactions.xa_branch import Branches
+from postroom.manager.undeliverable.returned_entries import NOT_ASKED
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
@@ -55,18 +68,40 @@ if TYPE_CHECKING:
     from postroom.ledger.recovery.recovered import Recovered
 
 
+def _core(options: ManagerOptions, ledger: BlockBuilder) -> Core:
+    """With the state of every feature."""
+    core = Core(options, ledger)
+    for state in (
+        AnnotatedEntries(),
+        SearchMemory(options.max_search_bytes),
+        Destinations(),
+        TopicSubscriptions(core),
+        Names(),
+        Quotas(core),
+        BlockedSends(),
+        Branches(),
+        Sinks(),
+        SparkSubscriptions(),
+        Channels(),
+        StoreRequests(),
+        MessageCursors(),
+    ):
+        core.keep(state)
+    return core
+
+
 @final
 class QueueManager(ResourceManager):
     """One queue manager over one ledger. To transactions it is a `ResourceManager`."""
 
     def __init__(self, options: ManagerOptions, ledger: BlockBuilder) -> None:
-        super().__init__(Core(options, ledger))
+        super().__init__(_core(options, ledger))
         self.options = options
-        self.queues = self.core.queues
+        self.queues = destinations_of(self.core).queues
         """By name."""
-        self.topics = self.core.topics
+        self.topics = destinations_of(self.core).topics
         """Nodes of topics by name."""
-        self.quotas = self.core.quotas
+        self.quotas = quotas_of(self.core).by_name
         """By name."""
         self.names = NameService(self.core)
         self.channels = ChannelService(self.core)
@@ -247,7 +282,7 @@ class QueueManager(ResourceManager):
         options = self.options
         timeout_ms: i64 = options.send_timeout_ms if send_timeout_ms < 0 else send_timeout_ms
         timeout_ms = min(timeout_ms, options.max_send_timeout_ms)
-        producer = Producer(self.core.new_holder_id(), name, container, user, timeout_ms * 1000)
+        producer = Producer(self.core.holders.ids.take(), name, container, user, timeout_ms * 1000)
         if queue is not None:
             producer.queue, producer.sink = queue, sink
             queue.producers[producer] = None
@@ -265,7 +300,7 @@ class QueueManager(ResourceManager):
         self.withdraw_sends(producer, now_us)
         if producer.closed:
             return
-        self.core.record_producer_closed(producer)
+        self.core.holders.close_producer(producer)
         producer.closed = True
         queue = producer.queue
         if queue is not None:
@@ -306,7 +341,7 @@ class QueueManager(ResourceManager):
     ) -> None:
         """The host has refused a pre-settled message itself, before any queue was asked."""
         self.core.begin(now_us)
-        self.core.record_refused(producer, address, size_bytes, condition, description)
+        record_refused(self.core, producer, address, size_bytes, condition, description)
 
     def begin_upload(self, producer: Producer) -> Upload:
         """A body over ``CHUNK_BODY_BYTES`` is about to arrive in pieces."""

@@ -17,6 +17,11 @@ from postroom.manager.administration import pausing
 from postroom.manager.channels import registry as channels
 from postroom.manager.channels.batches import hold
 from postroom.manager.channels.channel import Batch
+from postroom.manager.consuming import unit_turns
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations import switches
+from postroom.manager.destinations.tables import destinations_of
+from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
@@ -33,14 +38,14 @@ from postroom.manager.message_store import entry_verbs as store
 from postroom.manager.names import name_resolution as names
 from postroom.manager.names.remote_queues import KIND_REMOTE, RemoteQueueDefinition
 from postroom.manager.producing import quota_registry as quotas
-from postroom.manager.queues import annotations, switches, unit_turns
+from postroom.manager.queues import annotations
 from postroom.manager.queues import duplicate_detection as duplicates
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.backlog import ZONE_ENTRIES
 from postroom.manager.queues.placement import delay, ended, note_unbodied, watch_expiry
 from postroom.manager.queues.queue import Queue, Subscription, as_queue
 from postroom.manager.spark import sink_verbs as sinks
 from postroom.manager.spark import subscription_verbs as spark_subscriptions
+from postroom.manager.spark.sink import sinks_of
 from postroom.manager.transactions import xa_verbs as branches
 from postroom.model import numbers as n
 from postroom.model.channel import ChannelDefinition
@@ -69,20 +74,23 @@ _CHANNEL_SETTINGS: Final = frozenset(each.name for each in fields(ChannelDefinit
 
 def restore(core: Core, recovered: "Recovered") -> None:
     """Take over what was recovered, and write what the restart itself changes. Raises ``UnknownSetting``."""
+    destinations = destinations_of(core)
     _require_known(recovered)
-    core.counting_since_us = core.now_us
-    core.durable_through = core.ledger.next_position - 1  # what comes from here on isn't, until we are told
+    core.counters.since_us = core.now_us
+    core.durability.through = (
+        core.ledger.next_position - 1
+    )  # what comes from here on isn't, until we are told
     _define(core, recovered)
-    core.next_queue_id = max(core.next_queue_id, recovered.next_queue_id)
-    core.holder_ids.go_on(recovered.next_holder_id, _holders_in_the_ledger(recovered))
+    destinations.next_id = max(destinations.next_id, recovered.next_queue_id)
+    core.holders.ids.go_on(recovered.next_holder_id, _holders_in_the_ledger(recovered))
     for id, serial, queue_id, said in recovered.annotations:
-        annotations.restore(core, as_queue(core.queues_by_id[queue_id]), serial, id, said)
+        annotations.restore(core, as_queue(core.destinations[queue_id]), serial, id, said)
     for queue_id, packed in recovered.backlog:
-        _add_packed(as_queue(core.queues_by_id[queue_id]), packed)
+        _add_packed(as_queue(core.destinations[queue_id]), packed)
     for queue_id, packed in recovered.unborn:
-        _add_unborn(as_queue(core.queues_by_id[queue_id]), packed)
+        _add_unborn(as_queue(core.destinations[queue_id]), packed)
     for queue_id, packed in recovered.ordered:
-        _add_ordered(as_queue(core.queues_by_id[queue_id]), packed)
+        _add_ordered(as_queue(core.destinations[queue_id]), packed)
     _restore_windows(core, recovered)
     _lose(core, recovered.lost)
     prepared = branches.restore(core, recovered.holders)
@@ -95,7 +103,7 @@ def restore(core: Core, recovered: "Recovered") -> None:
         duplicates.restore_branch(core, transaction)
     _restore_sink_ids(core, recovered)
     _close(core, recovered.holders, recovered.producers)
-    for queue in [*core.queues.values(), *core.topics.values()]:
+    for queue in [*destinations.queues.values(), *destinations.topics.values()]:
         _begin_again(core, queue)
     _restore_sets(core, recovered)
 
@@ -125,14 +133,14 @@ def _define(core: Core, recovered: "Recovered") -> None:
     for queue_id, record in recovered.queues:
         if record.get("kind") not in (KIND_QUOTA, KIND_REMOTE):
             queues.register(core, queue_id, QueueDefinition.from_record(record))
-    for queue in core.queues.values():
+    for queue in destinations_of(core).queues.values():
         if isinstance(queue, Subscription):  # its topic may have been made after it
             switches.at_startup(core, queue)
 
 
 def _restore_windows(core: Core, recovered: "Recovered") -> None:
     for queue_id, taken in recovered.duplicates:
-        window = core.queues_by_id[queue_id].duplicates
+        window = core.destinations[queue_id].duplicates
         if window is not None:
             for serial, key in taken:
                 window.add(key, serial)
@@ -143,8 +151,8 @@ def _restore_sink_ids(core: Core, recovered: "Recovered") -> None:
     if not recovered.sink_ids:
         return
     taken = {(queue_id, serial): key for queue_id, ids in recovered.sink_ids for serial, key in ids}
-    windows = {queue_id: core.queues_by_id[queue_id].duplicates for queue_id, _ in recovered.sink_ids}
-    for branch in core.sinks.branches.values():
+    windows = {queue_id: core.destinations[queue_id].duplicates for queue_id, _ in recovered.sink_ids}
+    for branch in sinks_of(core).branches.values():
         for entry in branch.transaction.puts:
             for queue_id, window in windows.items():
                 key = taken.get((queue_id, int(entry.serial)))
@@ -166,9 +174,9 @@ def _begin_again(core: Core, destination: Destination) -> None:
         if len(queue.held) == store.held_by_store(queue):
             administration.delete(core, queue, False, False)
         else:
-            core.forsaken.append(queue)
+            subscriptions_of(core).forsaken.append(queue)
         return
-    core.set_alarm(queue, queue.delayed.next_us())
+    core.agenda.set_alarm(queue, queue.delayed.next_us())
     pausing.release(core, queue)
     if queue.units is not None:
         unit_turns.restored(core, queue, queue.units)
@@ -183,15 +191,16 @@ def _begin_again(core: Core, destination: Destination) -> None:
 def _watch_use(core: Core, destination: Destination) -> None:
     """An auto-created one goes when nobody has used it for long enough."""
     if destination.definition.auto_created:
-        core.set_alarm(destination, core.now_us + core.options.auto_created_idle_ms * 1000)
+        core.agenda.set_alarm(destination, core.now_us + core.options.auto_created_idle_ms * 1000)
 
 
 def _restore_sets(core: Core, recovered: "Recovered") -> None:
     """The routing sets in force; those that name somebody who is gone are of no use any more."""
-    core.routing_sets.next_id = recovered.next_set_id
+    subscriptions = subscriptions_of(core)
+    subscriptions.routing_sets.next_id = recovered.next_set_id
     for set_id, members in recovered.routing_sets:
-        in_use = all(member in core.queues_by_id for member in members)
-        core.routing_sets.restore(set_id, members, in_use)
+        in_use = all(member in core.destinations for member in members)
+        subscriptions.routing_sets.restore(set_id, members, in_use)
 
 
 def _add_packed(queue: Queue, packed: bytes) -> None:
@@ -237,7 +246,7 @@ def _zones(expiries_us: Any) -> list[int]:
 def _lose(core: Core, lost: list[tuple[int, int, Any]]) -> None:
     """Messages that were not stored are gone: said so, a piece at a time."""
     for queue_id, state, serials in lost:
-        lose_many(core, core.queues_by_id[queue_id], state, serials)
+        lose_many(core, core.destinations[queue_id], state, serials)
 
 
 def _take_back(
@@ -249,9 +258,9 @@ def _take_back(
 ) -> None:
     """Entries that are not plain: each as its state and holder have it."""
     for row in rows:
-        _take_back_one(core, as_queue(core.queues_by_id[row.queue]), row, holders, undecided, batches)
+        _take_back_one(core, as_queue(core.destinations[row.queue]), row, holders, undecided, batches)
         core.ledger.boundary()
-    for queue in core.queues.values():
+    for queue in destinations_of(core).queues.values():
         for band in queue.bands:
             band.sort()
 
@@ -330,7 +339,7 @@ def _close(core: Core, holders: "list[HolderRow]", producers: list[tuple[int, di
     """Say of everybody whom the restart has ended that he is gone."""
     for holder in holders:
         if holder.holder_kind in _GONE_WITH_THE_PROCESS:
-            core.record_holder_closed(holder.holder, holder.holder_kind)
+            core.holders.close(holder.holder, holder.holder_kind)
     for producer_id, _ in producers:
         core.ledger.record(_PRODUCER_CLOSED, 0, 0, producer_id, 0, 0, b"")
     core.ledger.boundary()

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from postroom.ledger.format.records import RecordType
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.errors import NotAllowed, QueueInUse, SinkBranchUnknown, TransactionRolledBack
-from postroom.manager.topics.registry import Subscribing
+from postroom.manager.spark.sink import sinks_of
 from postroom.model.codes import Outcome
 from postroom.model.xa import BranchState, XaCode
 from tests.manager.channel_world import CHANNEL, THERE, Receiver, Sender, resynchronise
@@ -58,7 +59,7 @@ def test_a_local_transaction_is_rolled_back_wherever_its_messages_are(world: Wor
     assert last_record(world) == {"forced_by": "ann", "rolled_back": {"transactions": 1}}
     ended = queue.statistics.ended
     assert (ended[Outcome.DELETED], ended[Outcome.ROLLED_BACK]) == (1, 1)
-    assert world.manager.core.transactions == {}
+    assert world.manager.core.transactions.local == {}
 
 
 def test_its_client_may_still_roll_it_back_and_puts_in_it_are_refused(world: World) -> None:
@@ -134,7 +135,7 @@ def test_a_sealed_branch_of_a_spark_sink_is_rolled_back(world: World) -> None:
     force(world)
     assert last_record(world)["rolled_back"] == {"sink_branches": 1}
     refused(SinkBranchUnknown, lambda: job.commit(name))
-    assert (world.manager.core.sinks.messages, world.manager.core.sinks.branches) == (0, {})
+    assert (sinks_of(world.manager.core).messages, sinks_of(world.manager.core).branches) == (0, {})
 
 
 def test_what_confirm_ids_hold_ends_with_it_whatever_transactions_do(world: World) -> None:

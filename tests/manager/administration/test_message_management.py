@@ -18,6 +18,7 @@ from postroom.manager.administration.message_queries import (
 )
 from postroom.manager.administration.message_search import Wanted
 from postroom.manager.administration.message_states import ALL_STATES, VISIBLE, mask_of, named, states_of
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.errors import (
     CursorUnknown,
     DestinationPaused,
@@ -35,7 +36,6 @@ from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.names.remote_queues import ResolvedName
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.units_of_order import PROPERTY
-from postroom.manager.topics.registry import Subscribing
 from tests.manager.messages import put, text_of, texts
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked, StoreFace, ask

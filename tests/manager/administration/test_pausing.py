@@ -2,12 +2,12 @@
 
 import pytest
 
+from postroom.manager.administration.subscriptions import Subscribing
+from postroom.manager.destinations.switches import CONSUMPTION, INSERTION, PRODUCTION, switches_of
 from postroom.manager.kernel.errors import DefinitionInvalid, SwitchUnknown
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.manager import QueueManager
 from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.switches import CONSUMPTION, INSERTION, PRODUCTION, switches_of
-from postroom.manager.topics.registry import Subscribing
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import TestSink, World
 

@@ -79,7 +79,7 @@ def test_a_suspended_link_keeps_what_it_holds_until_it_resumes(world: World) -> 
     assert world.manager.resume_consumer(consumer, sink, world.now_us) == held
     world.accept(consumer, held[0])
     assert consumer.sink is sink
-    assert (queue.statistics.consumed, world.manager.core.suspended) == (1, 0)
+    assert (queue.statistics.consumed, world.manager.core.counters.suspended) == (1, 0)
 
 
 def test_a_suspended_link_that_runs_out_is_lost(world: World) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from postroom.manager.consuming.selection import MAX_LEFT_CURSORS
 from postroom.manager.kernel.errors import SelectorRefused
 from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.queues.selector_cursor import search_memory_of
 from tests.manager.messages import got, judgements, put, texts, turn
 from tests.manager.world import World
 
@@ -422,7 +423,7 @@ def test_what_searches_keep_in_memory_is_bounded() -> None:
     )
     queue = world.queue()
     fill(world, queue, 100)
-    memory = world.manager.core.search_memory
+    memory = search_memory_of(world.manager.core)
     consumers = [world.consumer(queue, selector=f"color = {color} AND TRUE", credit=9) for color in range(5)]
     assert 300 <= memory.reading_bytes <= 300 + 200 + 100 and len(memory.waiting) > 0
     seen = turn(world)

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.manager.kernel import totals
+from postroom.manager.destinations import totals
 from postroom.manager.kernel.statistics import SLOT_NAMES
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import World

@@ -16,6 +16,7 @@ from postroom.manager.kernel.errors import (
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.message_store.browsing import Browse
 from postroom.manager.message_store.holders import NO_CONFIRM_ID
+from postroom.manager.message_store.pending_requests import store_requests_of
 from postroom.model.codes import State
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked, StoreFace, a_filter, told
@@ -33,7 +34,7 @@ def face(world: World) -> StoreFace:
 
 
 def waiting(world: World) -> int:
-    return int(world.manager.core.store_requests)
+    return int(store_requests_of(world.manager.core).count)
 
 
 def test_who_waits_gets_the_first_that_matches(world: World, face: StoreFace) -> None:
@@ -364,9 +365,9 @@ def test_only_so_many_requests_have_bodies_in_memory() -> None:
         face.begin(Browse(face.queue, asked[-1], a_filter(), False, [], 1000), asked[-1])
     got = face.wait(1000, confirm=3, priority=9)
     core = world.manager.core
-    assert (int(core.store_readers), len(core.stood_back)) == (1, 2)
+    assert (int(store_requests_of(core).readers), len(store_requests_of(core).stood_back)) == (1, 2)
     world.turn()
     assert [len(told(each.result())) for each in asked] == [4, 4, 4]
-    assert got.answer is None and core.store_readers == 0
+    assert got.answer is None and store_requests_of(core).readers == 0
     world.turn(1000)
-    assert core.store_requests == 0
+    assert store_requests_of(core).count == 0

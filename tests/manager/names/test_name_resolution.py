@@ -29,7 +29,7 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.names.name_resolution import MAX_DEFINITIONS, onward, resolve
-from postroom.manager.names.remote_queues import MAX_RESOLVED, RemoteQueueDefinition, ResolvedName
+from postroom.manager.names.remote_queues import MAX_RESOLVED, RemoteQueueDefinition, ResolvedName, names_of
 from postroom.model.mq import Reason, Undelivered
 from postroom.model.names import full_address, split_address
 from tests.manager.over_ledger import LedgerWorld
@@ -151,7 +151,7 @@ def test_names_that_are_too_long_are_not_kept_in_mind(world: World) -> None:
         undelivered = resolve(world.manager.core, *name)
         assert isinstance(undelivered, Undelivered) and undelivered.reason == Reason.UNKNOWN_OBJECT_NAME
     assert isinstance(resolve(world.manager.core, "x" * 255, "QM2"), ResolvedName)
-    assert len(world.manager.core.names.resolved) == 1
+    assert len(names_of(world.manager.core).resolved) == 1
 
 
 def test_a_subscription_is_no_destination(world: World) -> None:
@@ -238,7 +238,7 @@ def test_a_long_way_is_followed_and_a_longer_one_is_not() -> None:
 
 
 def test_what_is_kept_in_mind_is_bounded_and_forgotten(world: World) -> None:
-    names = world.manager.core.names
+    names = names_of(world.manager.core)
     for number in range(MAX_RESOLVED + 10):
         resolve(world.manager.core, f"Q{number}", "QM2")
     assert len(names.resolved) <= MAX_RESOLVED

@@ -18,6 +18,7 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.kernel.quota_definition import Quota, QuotaDefinition
+from postroom.manager.producing.blocked_sends import blocked_sends_of
 from postroom.manager.queues.queue import Queue
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import TestSink, World, a_head, recount
@@ -289,7 +290,7 @@ def test_blocked_sends_of_a_lost_link_vanish(world: World) -> None:
     assert other.sink.accepted == [kept]
     assert (len(sender.sink.accepted), sender.sink.rejected) == (1, [])
     assert take_one(world, queue) == b"kept"
-    assert (queue.statistics.depth, world.manager.core.blocked_bytes) == (0, 0)
+    assert (queue.statistics.depth, blocked_sends_of(world.manager.core).bytes) == (0, 0)
 
 
 def test_blocked_bytes_are_bounded_for_a_link_and_for_the_broker() -> None:
@@ -304,7 +305,7 @@ def test_blocked_bytes_are_bounded_for_a_link_and_for_the_broker() -> None:
     assert "(max_blocked_bytes)" in two.sink.rejected[0][2]
     assert {condition for _, condition, _ in one.sink.rejected + two.sink.rejected} == {NO_ROOM}
     world.turn(1000)
-    assert world.manager.core.blocked_bytes == 0
+    assert blocked_sends_of(world.manager.core).bytes == 0
 
 
 def test_a_transaction_is_not_committed_before_its_sends_are_answered(world: World) -> None:

@@ -9,6 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.kernel.quota_definition import QuotaDefinition
+from postroom.manager.producing.blocked_sends import blocked_sends_of
+from postroom.manager.producing.quotas import quotas_of
 from tests.manager.world import MS, TestSink, World
 
 LINKS = 4
@@ -166,8 +168,8 @@ class Blocking(RuleBasedStateMachine):
         core, reference = self.world.manager.core, self.reference
         accepted = sorted(token for sink in self.sinks for token in sink.accepted)
         assert accepted == sorted(reference.accepted)
-        assert core.blocked_sends == len(reference.line)
-        assert core.blocked_bytes == sum(w.size + 320 for w in reference.line)
+        assert blocked_sends_of(core).count == len(reference.line)
+        assert blocked_sends_of(core).bytes == sum(w.size + 320 for w in reference.line)
         for number, sink in enumerate(self.sinks):
             assert sink.blocked == sum(w.link == number for w in reference.line)
             assert sink.accepted == sorted(sink.accepted), "sends of one link keep their order"
@@ -176,7 +178,7 @@ class Blocking(RuleBasedStateMachine):
             held = [s for q, s in reference.stored if q == name]
             assert (statistics.depth, statistics.depth_bytes) == (len(held), sum(held))
             assert statistics.blocked == sum(w.queue == name for w in reference.line)
-        pool = core.quotas["room"].pool
+        pool = quotas_of(core).by_name["room"].pool
         held = [s for q, s in reference.stored if q != "free"]
         assert (pool.messages, pool.bytes, pool.line.count) == (
             len(held),

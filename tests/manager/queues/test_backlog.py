@@ -137,7 +137,7 @@ def test_consumers_get_everything_in_order_whatever_is_in_memory(live_head: int,
             world.accept(consumer, entry)
     assert bodies == expected
     core = world.manager.core
-    assert (core.cached_bytes, core.volatile_bytes, core.live_entries) == (0, 0, 0)
+    assert (core.memory.cached_bytes, core.memory.volatile_bytes, core.memory.live_entries) == (0, 0, 0)
 
 
 def test_bodies_are_fetched_only_when_their_block_is_durable() -> None:

@@ -166,7 +166,7 @@ def test_births_nobody_waits_for_are_packed_again() -> None:
         world.put(queue, f"{number:02}".encode(), delay_ms=10 + number)
     world.turn(100)
     assert queue.bands[4].backlog.count == 45
-    assert world.manager.core.live_entries == 5
+    assert world.manager.core.memory.live_entries == 5
     world.consumer(queue, credit=100)
     assert world.turn() == [f"{number:02}".encode() for number in range(50)]
 
@@ -192,7 +192,7 @@ def test_packed_unborn_messages_survive_a_restart_without_becoming_objects() -> 
     world.turn()
     world.restart()
     queue = world.manager.queue("q")
-    assert (queue.delayed.packed, world.manager.core.live_entries) == (40, 0)
+    assert (queue.delayed.packed, world.manager.core.memory.live_entries) == (40, 0)
     assert queue.statistics.slots()["unborn"] == (40, 80)
     world.turn(60)
     assert queue.statistics.ended[Outcome.EXPIRED] == 20
@@ -220,5 +220,5 @@ def test_a_purge_ends_packed_unborn_messages() -> None:
     for _ in range(50):
         world.put(queue, delay_ms=10)
     assert world.manager.purge_queue("q", world.now_us) == 50
-    assert (queue.statistics.depth, len(queue.delayed), world.manager.core.live_entries) == (0, 0, 0)
+    assert (queue.statistics.depth, len(queue.delayed), world.manager.core.memory.live_entries) == (0, 0, 0)
     assert world.turn(100) == []

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.errors import DefinitionInvalid, TransactionRolledBack, XaError
 from postroom.manager.kernel.options import KIND_TOPIC, QueueDefinition
 from postroom.manager.queues.queue import Queue
-from postroom.manager.topics.registry import Subscribing
 from postroom.model.xa import XaCode, XaFlag, Xid
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import MS, TestSink, a_head

@@ -9,6 +9,7 @@ from postroom.manager.kernel.errors import DefinitionInvalid
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.kernel.quota_definition import QuotaDefinition
 from postroom.manager.producing.flow_control import TICK_US, Pace
+from postroom.manager.producing.quotas import quotas_of
 from postroom.model.codes import Outcome
 from tests.manager.world import MS, TestSink, World
 
@@ -232,7 +233,7 @@ def test_the_broker_has_thresholds_over_all_destinations() -> None:
     for queue in (one, two, one):
         world.put(queue)
     core = world.manager.core
-    assert core.thresholds is not None and not core.thresholds.armed
+    assert quotas_of(core).thresholds is not None and not quotas_of(core).thresholds.armed
     world.put(two)
     meters = [queue.statistics.meter for queue in (one, two)]
     assert all(meter is not None and meter.armed for meter in meters)
@@ -240,10 +241,13 @@ def test_the_broker_has_thresholds_over_all_destinations() -> None:
     assert (crossed.queue, crossed.armed, crossed.value) == ("(broker)", True, 4)
     world.turn(20)
     world.manager.delete_queue("two", False, False, world.now_us)
-    assert (core.thresholds.armed, core.thresholds.messages) == (True, 2)  # not below low
+    assert (quotas_of(core).thresholds.armed, quotas_of(core).thresholds.messages) == (
+        True,
+        2,
+    )  # not below low
     world.manager.purge_queue("one", world.now_us)
-    assert (core.thresholds.armed, core.thresholds.messages) == (False, 0)
-    assert core.thresholds.messages_time_us() == 20 * MS
+    assert (quotas_of(core).thresholds.armed, quotas_of(core).thresholds.messages) == (False, 0)
+    assert quotas_of(core).thresholds.messages_time_us() == 20 * MS
 
 
 def run(pace: Pace, start_us: int, seconds: float, armed: bool) -> int:

@@ -9,9 +9,10 @@ import pytest
 from postroom.ledger.format.records import ArrivalFlag
 from postroom.ledger.reading.body_reader import BodyReader, BodyState, FoundMessages
 from postroom.ledger.reading.reader import LedgerReader
+from postroom.manager.administration.subscriptions import Subscribing
+from postroom.manager.destinations import tap
+from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.kernel.options import QueueDefinition
-from postroom.manager.queues import tap
-from postroom.manager.topics.registry import Subscribing
 from tests.manager.over_ledger import LedgerWorld
 
 TAPPED = ArrivalFlag.TAPPED | ArrivalFlag.BODY_STORED
@@ -38,7 +39,7 @@ def put(world: LedgerWorld, name: str, body: bytes = SECTIONS, durable: bool = F
 def read(world: LedgerWorld, folder: Path) -> list[tuple[str, BodyState, bytes]]:
     """(queue, state of the body, body) of every arrival."""
     world.write_out(folder)
-    names = {queue.id: queue.name for queue in world.manager.core.queues_by_id.values()}
+    names = {queue.id: queue.name for queue in world.manager.core.destinations.values()}
     arrivals = np.concatenate([chunk.arrivals for _, _, chunk in LedgerReader(folder).chunks()])
     found = BodyReader(folder).read(arrivals["position"])
     return [
@@ -81,7 +82,7 @@ def test_a_queue_that_is_made_later_is_leased_from_its_first_message(
     assert read(world, tmp_path) == [("new", BodyState.PRESENT, SECTIONS)]
     world.manager.purge_queue("new", world.now_us)
     world.manager.delete_queue("new", False, False, world.now_us)
-    assert world.manager.core.tapped == 0
+    assert destinations_of(world.manager.core).tapped == 0
 
 
 def test_such_a_message_is_still_lost_at_a_restart(world: LedgerWorld, tmp_path: Path) -> None:
@@ -99,10 +100,10 @@ def test_such_a_message_is_still_lost_at_a_restart(world: LedgerWorld, tmp_path:
 
 def test_memory_is_charged_as_if_it_were_not_stored(world: LedgerWorld) -> None:
     put(world, "q")
-    one = int(world.manager.core.volatile_bytes)
+    one = int(world.manager.core.memory.volatile_bytes)
     lease(world, "q")
     put(world, "q")
-    assert (world.manager.core.volatile_bytes, world.manager.core.cached_bytes) == (2 * one, 0)
+    assert (world.manager.core.memory.volatile_bytes, world.manager.core.memory.cached_bytes) == (2 * one, 0)
 
 
 @pytest.mark.parametrize("leased", [("q",), ("dead",), ("q", "dead")], ids="+".join)
@@ -150,4 +151,4 @@ def test_a_second_reason_outlives_the_first(world: LedgerWorld, tmp_path: Path) 
     tap.end(world.manager.core, queue)
     put(world, "q")
     assert [state for _, state, _ in read(world, tmp_path)] == [BodyState.PRESENT, BodyState.NOT_STORED]
-    assert (queue.taps, world.manager.core.tapped) == (0, 0)
+    assert (queue.taps, destinations_of(world.manager.core).tapped) == (0, 0)

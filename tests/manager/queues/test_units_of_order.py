@@ -13,12 +13,12 @@ from postroom.amqp.message.sections import Data, Message
 from postroom.manager.administration.message_moves import DeleteMessages, MoveMessages
 from postroom.manager.administration.message_search import Wanted
 from postroom.manager.administration.message_states import ALL_STATES, mask_of
+from postroom.manager.destinations.switches import INSERTION
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import DefinitionInvalid, QueueInUse
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.switches import INSERTION
 from postroom.manager.queues.units_of_order import ANNOTATION, PROPERTY
 from tests.manager.messages import got, put, text_of, texts, turn
 from tests.manager.over_ledger import LedgerWorld

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.errors import (
     ManagerError,
     NotAllowed,
@@ -15,7 +16,6 @@ from postroom.manager.kernel.errors import (
     SubscriptionInUse,
 )
 from postroom.manager.kernel.options import QueueDefinition
-from postroom.manager.topics.registry import Subscribing
 from tests.manager.random_commands.consumer_rules import CREDITS, wanted
 from tests.manager.random_commands.machine import FAVOURED_TOPICS, TEXTS, TOPICS, Machine, again
 from tests.manager.random_commands.machine_queues import TOPIC_SETTINGS

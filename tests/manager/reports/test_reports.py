@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from postroom.amqp.encoding.types import ULong
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Value
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import ReportOptionsInvalid
 from postroom.manager.kernel.options import ManagerOptions
@@ -16,7 +17,6 @@ from postroom.manager.kernel.report_list import Cause
 from postroom.manager.message_store.put_verbs import Put
 from postroom.manager.reports.report_message import put_date_and_time
 from postroom.manager.reports.reports import MAX_WAITING
-from postroom.manager.topics.registry import Subscribing
 from postroom.model import mq
 from postroom.model.ids import unpack_unique_id
 from postroom.model.mq import Feedback, Report

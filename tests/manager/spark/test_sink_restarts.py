@@ -8,10 +8,11 @@ from random import Random
 import pytest
 
 from postroom.ledger.reading.dump import Filter, dump
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.errors import SinkBatchReplaced, SinkBranchUnknown, SinkFenced
 from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.spark.sink import sinks_of
 from postroom.manager.spark.sink_verbs import LEASE_ENDED
-from postroom.manager.topics.registry import Subscribing
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.recount import check_counters, check_history
 from tests.manager.restarts import HOW, WITHOUT_HISTORY, fill, restart, world_of
@@ -91,7 +92,7 @@ def test_a_branch_is_rolled_back_after_a_restart(world: LedgerWorld, job: Job, h
     assert received(world) == received(world, "news::c/one") == []
     assert world.manager.queue("q").statistics.depth == 0
     restart(world, how)
-    assert not world.manager.core.sinks.branches
+    assert not sinks_of(world.manager.core).branches
     if how != WITHOUT_HISTORY:
         check_history(world)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.errors import (
     LimitExceeded,
     NotAllowed,
@@ -17,9 +18,8 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.queues.queue import Queue
-from postroom.manager.spark.sink import MAX_REMEMBERED_RUNS
+from postroom.manager.spark.sink import MAX_REMEMBERED_RUNS, sinks_of
 from postroom.manager.spark.sink_verbs import LEASE_ENDED
-from postroom.manager.topics.registry import Subscribing
 from tests.manager.recount import check_counters
 from tests.manager.sink_world import Job, refused
 from tests.manager.world import MS, TestSink, World, a_head
@@ -78,7 +78,7 @@ def test_other_attempts_lose(world: World, queue: Queue, job: Job) -> None:
     assert job.commit(winner, batch_id=1) == (True, 1)
     assert received(world) == [b"won"]
     assert queue.statistics.depth == 0
-    assert not world.manager.core.sinks.branches
+    assert not sinks_of(world.manager.core).branches
     refused(SinkBranchUnknown, lambda: world.manager.sinks.seal("app", left_behind, world.now_us))
     check_counters(world.manager.core)
 
@@ -412,7 +412,7 @@ def test_a_topic_as_destination(world: World, job: Job) -> None:
     name = job.seal(branch)
     (row,) = world.manager.sinks.branches(world.manager.sinks.find("app"))
     assert (row.messages, row.bytes) == (2, 2)
-    assert world.manager.core.sinks.branches[world.manager.sinks.holder_of("app", name)].sent == 1
+    assert sinks_of(world.manager.core).branches[world.manager.sinks.holder_of("app", name)].sent == 1
     assert job.commit(name) == (True, 2)
     for name in ("one", "two"):
         assert received(world, f"news::c/{name}") == [b"a"]
@@ -431,7 +431,7 @@ def test_priorities_and_units_of_order(world: World, job: Job) -> None:
 def test_bodies_are_not_kept_in_memory(world: World, queue: Queue, job: Job) -> None:
     name = job.sent(queue, *(bytes(1000) for _ in range(10)))
     core = world.manager.core
-    assert (core.cached_bytes, core.volatile_bytes) == (0, 0)
+    assert (core.memory.cached_bytes, core.memory.volatile_bytes) == (0, 0)
     job.commit(name)
     assert len(received(world)) == 10
 
@@ -468,7 +468,7 @@ def test_the_lease_of_a_branch() -> None:
     world.manager.on_time(world.now_us)
     (alarm,) = world.manager.take_effects().alarms
     assert (alarm.event, alarm.name) == (LEASE_ENDED, "app") and "sink_branch_lease_ms" in alarm.text
-    assert world.manager.core.sinks.leases_ended == 1
+    assert sinks_of(world.manager.core).leases_ended == 1
     assert queue.statistics.depth == 1
     refused(SinkBranchUnknown, lambda: job.commit(sealed, branch.name))
     assert job.commit(sealed) == (True, 1)

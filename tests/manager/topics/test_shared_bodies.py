@@ -3,6 +3,7 @@
 import pytest
 
 from postroom.ledger.format.records import SET_BASE, RecordType
+from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.kernel.options import ManagerOptions
 from tests.manager.topic_world import TopicWorld
@@ -19,20 +20,25 @@ def test_bodies_in_memory_are_counted_once(world: TopicWorld) -> None:
     core = world.manager.core
     world.put(topic, b"x" * 1000)
     world.turn()
-    assert core.cached_bytes == 1000
+    assert core.memory.cached_bytes == 1000
     world.put(topic, b"y" * 100, durable=False)
     world.turn()
-    assert core.volatile_bytes == 100 + 5 * ENTRY_OVERHEAD_BYTES
+    assert core.memory.volatile_bytes == 100 + 5 * ENTRY_OVERHEAD_BYTES
     for consumer in consumers:
         world.credit(consumer, 2)
     assert len(world.turn()) == 10
-    assert core.cached_bytes == 0
-    assert core.volatile_bytes == 100 + 5 * ENTRY_OVERHEAD_BYTES
+    assert core.memory.cached_bytes == 0
+    assert core.memory.volatile_bytes == 100 + 5 * ENTRY_OVERHEAD_BYTES
     for consumer in consumers:
         for entry in world.held(consumer):
             world.accept(consumer, entry)
     world.turn()
-    assert (core.cached_bytes, core.volatile_bytes, core.live_entries, core.shared_bodies) == (0, 0, 0, {})
+    assert (
+        core.memory.cached_bytes,
+        core.memory.volatile_bytes,
+        core.memory.live_entries,
+        core.memory.shared_bodies,
+    ) == (0, 0, 0, {})
 
 
 def test_a_body_that_many_wait_for_is_read_once(world: TopicWorld) -> None:
@@ -41,11 +47,11 @@ def test_a_body_that_many_wait_for_is_read_once(world: TopicWorld) -> None:
     for number in range(3):
         world.put(topic, str(number).encode())
     world.turn()
-    assert world.manager.core.live_entries == 0
+    assert world.manager.core.memory.live_entries == 0
     consumers = [world.consumer(queue, 10) for queue in queues]
     assert len(world.turn()) == 60
     assert world.fetches == 1
-    assert world.manager.core.shared_reads == {} and world.manager.core.cached_bytes == 0
+    assert world.manager.core.memory.shared_reads == {} and world.manager.core.memory.cached_bytes == 0
     assert all(len(consumer.held) == 3 and consumer.queue.bodies.awaited == 0 for consumer in consumers)
 
 
@@ -58,7 +64,7 @@ def test_a_damaged_body_ends_the_entries_of_all_subscriptions(world: TopicWorld)
     world.damaged.add(int(world.arrivals[1]["position"]))
     consumers = [world.consumer(queue, 10) for queue in queues]
     assert sorted(world.turn()) == [b"0"] * 3 + [b"2"] * 3
-    assert world.manager.core.shared_reads == {}
+    assert world.manager.core.memory.shared_reads == {}
     for consumer in consumers:
         assert ("DISCARD", "DELETED", "DISCARDED") in world.events(consumer.queue)
         assert (consumer.queue.statistics.depth, consumer.queue.bodies.awaited) == (2, 0)
@@ -89,7 +95,7 @@ def test_sets_are_few_and_in_force_as_long_as_they_are_used() -> None:
     assert len(world.sets()) == 4  # that of the first was dropped, and defined anew
     dropped = [row["holder"] for row in world.transitions if row["type"] == RecordType.ROUTING_SET_DROPPED]
     assert dropped == [SET_BASE, SET_BASE + 1]
-    assert len(world.manager.core.routing_sets) == 2
+    assert len(subscriptions_of(world.manager.core).routing_sets) == 2
 
 
 def test_a_body_of_another_subscription_serves_one_that_may_not_go_to_everybody(world: TopicWorld) -> None:

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroom.manager.destinations.topic_trie import Patterns
 from postroom.manager.kernel.options import QueueDefinition
 from postroom.manager.kernel.statistics import HeldByAll
 from postroom.manager.queues.queue import Queue
-from postroom.manager.topics.topic_trie import Patterns
 
 LEVELS = st.sampled_from(["a", "b", "", "a*", "#b"])
 NAMES = st.lists(LEVELS, min_size=1, max_size=4).map(".".join)

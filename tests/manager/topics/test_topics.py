@@ -6,6 +6,7 @@ import pytest
 
 from postroom.amqp.message.sections import Data, Message
 from postroom.ledger.format.records import SET_BASE
+from postroom.manager.destinations.routing import slows_down
 from postroom.manager.kernel.errors import (
     NameNotAllowed,
     NotAllowed,
@@ -16,7 +17,6 @@ from postroom.manager.kernel.errors import (
     SubscriptionInUse,
 )
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
-from postroom.manager.topics.routing import slows_down
 from postroom.model.codes import Outcome
 from tests.manager.store_face import StoreFace
 from tests.manager.topic_world import TopicWorld
@@ -380,7 +380,12 @@ def test_dead_letters_can_go_to_a_topic(world: TopicWorld) -> None:
             world.accept(reader, entry)
     world.turn()
     core = world.manager.core
-    assert (core.cached_bytes, core.volatile_bytes, core.live_entries, core.shared_bodies) == (0, 0, 0, {})
+    assert (
+        core.memory.cached_bytes,
+        core.memory.volatile_bytes,
+        core.memory.live_entries,
+        core.memory.shared_bodies,
+    ) == (0, 0, 0, {})
 
 
 def test_a_paused_subscription_refuses_the_publish_for_all(world: TopicWorld) -> None:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.queues.queue import Queue, Subscription
-from postroom.manager.topics.registry import Subscribing
 from postroom.model.codes import Outcome
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import recount

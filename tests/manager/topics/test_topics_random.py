@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.queues.queue import Queue
-from postroom.manager.topics.registry import Subscribing
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.topics.test_topic_trie import matches
 
@@ -163,8 +163,8 @@ class Machine:
                 self.world.accept(consumer, entry)
             self.world.turn()
         core = self.world.manager.core
-        assert (core.cached_bytes, core.volatile_bytes, core.live_entries) == (0, 0, 0)
-        assert (core.shared_bodies, core.shared_reads) == ({}, {})
+        assert (core.memory.cached_bytes, core.memory.volatile_bytes, core.memory.live_entries) == (0, 0, 0)
+        assert (core.memory.shared_bodies, core.memory.shared_reads) == ({}, {})
 
 
 @given(st.lists(STEPS, max_size=40), st.data())

@@ -321,15 +321,15 @@ def test_nobody_waits_for_provisional_work(world: World) -> None:
     """Its records are written when somebody waits for others, or when the transaction is decided."""
     queue, core = world.queue(), world.manager.core
     world.turn()
-    before = core.wanted_through()
+    before = core.durability.wanted_through()
     transaction = world.manager.begin(world.now_us)
     for number in range(3):
         world.put(queue, b"%d" % number, transaction=transaction)
-    assert (core.wanted_through(), world.builder.next_position > before + 3) == (before, True)
+    assert (core.durability.wanted_through(), world.builder.next_position > before + 3) == (before, True)
     effects = world.manager.take_effects()
     assert (len(effects.provisional), effects.accepted) == (3, [])  # one for each sink
     world.manager.commit(transaction, world.now_us)
-    assert core.wanted_through() == world.builder.next_position - 1
+    assert core.durability.wanted_through() == world.builder.next_position - 1
 
 
 def test_a_record_that_somebody_waits_for_takes_the_provisional_ones_before_it_along(world: World) -> None:
@@ -339,4 +339,4 @@ def test_a_record_that_somebody_waits_for_takes_the_provisional_ones_before_it_a
     world.put(queue)
     plain = world.builder.next_position - 1
     world.put(queue, transaction=transaction)
-    assert core.wanted_through() == plain
+    assert core.durability.wanted_through() == plain

@@ -10,7 +10,8 @@ from postroom.manager.kernel.errors import (
     XaError,
 )
 from postroom.manager.kernel.options import MAX_BRANCH_MESSAGES, ManagerOptions
-from postroom.manager.transactions.xa_branch import SPARE_DEADLINES
+from postroom.manager.producing.blocked_sends import blocked_sends_of
+from postroom.manager.transactions.xa_branch import SPARE_DEADLINES, branches_of
 from postroom.model.codes import Outcome
 from postroom.model.xa import MAX_TIMEOUT_S, UNPREPARED, BranchState, XaCode, XaVerb, Xid, cell
 from tests.manager.world import TestSink, World, a_head
@@ -177,7 +178,7 @@ def test_failing_it_refuses_the_sends_that_wait(xa: Xa, world: World) -> None:
     assert [(refused, condition) for refused, condition, _ in sink.rejected] == [
         (token, "amqp:transaction:rollback")
     ]
-    assert world.manager.core.blocked_sends == 0
+    assert blocked_sends_of(world.manager.core).count == 0
 
 
 def test_a_refused_send_that_nobody_hears_of_fails_the_branch(xa: Xa, world: World) -> None:
@@ -375,7 +376,7 @@ def test_deadlines_that_mean_nothing_any_more_are_dropped(world: World) -> None:
         xa.start(timeout_s=1_000_000)
         xa.end()
         xa.rollback()
-    assert len(world.manager.core.branches._deadlines) <= SPARE_DEADLINES + 2
+    assert len(branches_of(world.manager.core)._deadlines) <= SPARE_DEADLINES + 2
     assert world.manager.next_deadline_us() == 0
 
 
@@ -447,7 +448,7 @@ def test_an_orderly_close_while_sends_wait_gives_the_branch_up(xa: Xa, world: Wo
     world.put(queue, b"waits", transaction=xa.start().transaction, producer=patient)
     xa.close()
     assert xa.state() == BranchState.ROLLBACK_ONLY
-    assert world.manager.core.blocked_sends == 0
+    assert blocked_sends_of(world.manager.core).count == 0
 
 
 def test_what_administrators_see(xa: Xa, world: World) -> None:

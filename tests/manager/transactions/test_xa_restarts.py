@@ -8,8 +8,8 @@ from postroom.ledger.reading.dump import Filter, dump
 from postroom.ledger.reading.message_log import MessageLog, everything
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.reading.trace import trace
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.options import ManagerOptions
-from postroom.manager.topics.registry import Subscribing
 from postroom.manager.transactions.xa_branch import BranchRow
 from postroom.model.codes import Outcome
 from postroom.model.xa import BranchState, XaCode, XaVerb, cell

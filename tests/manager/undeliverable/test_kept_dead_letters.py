@@ -6,6 +6,7 @@ import pytest
 
 from postroom.manager.headers.dead_letter_header import DEAD_LETTER, DeadLetterHeader, header_of
 from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.queues.annotations import annotated_entries_of
 from postroom.manager.undeliverable.dead_letters import number_of
 from tests.manager.over_ledger import LedgerWorld
 
@@ -90,13 +91,13 @@ def test_nothing_is_left_when_they_have_ended(world: LedgerWorld) -> None:
     for entry in world.held(consumer):
         world.accept(consumer, entry)
     world.turn()
-    assert world.manager.core.annotated == 20
+    assert annotated_entries_of(world.manager.core).count == 20
     world.close(consumer)
     world.manager.purge_queue("dead", world.now_us)
     world.turn()
-    assert world.manager.core.annotated == 0
+    assert annotated_entries_of(world.manager.core).count == 0
     world.restart()
-    assert (world.ledger.recovered.annotations, world.manager.core.annotated) == ([], 0)
+    assert (world.ledger.recovered.annotations, annotated_entries_of(world.manager.core).count) == ([], 0)
 
 
 def test_what_is_not_persistent_leaves_nothing(world: LedgerWorld) -> None:

@@ -287,7 +287,7 @@ def test_its_transaction_is_rolled_back_and_stays_so_after_a_restart(
         controller.send("in the transaction", txn_id=controller.declare())
         second = let_in(peers, broker, "app", CLOSE)
         assert_displaced(first)
-        assert broker.call(lambda b: len(b.manager.core.transactions)) == 0
+        assert broker.call(lambda b: len(b.manager.core.transactions.local)) == 0
         send(second, "q", "afterwards")
         assert second.of(DispositionReceived)
     with BrokerThread(folder=tmp_path) as again:

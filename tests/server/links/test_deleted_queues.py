@@ -18,6 +18,7 @@ from postroom.amqp.frames.termini import EXPIRY_NEVER
 from postroom.client.exceptions import InvalidDestinationException
 from postroom.client.sync import ConnectionFactory
 from postroom.ledger.format.records import CHUNK_BODY_BYTES
+from postroom.manager.producing.blocked_sends import blocked_sends_of
 from postroom.model.xa import XaCode, XaFlag
 from tests.cli.test_commands import Shell
 from tests.server.harness import BrokerThread, make_config
@@ -172,7 +173,9 @@ def test_what_waits_for_room_is_refused_before_its_link_ends(
     assert isinstance(taken.state, Accepted)
     assert waits.settled and isinstance(waits.state, Rejected) and waits.state.error is not None
     assert waits.state.error.condition == DELETED
-    core = broker.call(lambda b: (int(b.manager.core.blocked_sends), int(b.manager.core.blocked_bytes)))
+    core = broker.call(
+        lambda b: (int(blocked_sends_of(b.manager.core).count), int(blocked_sends_of(b.manager.core).bytes))
+    )
     assert core == (0, 0)
 
 

@@ -18,6 +18,7 @@ from postroom.amqp.frames.performatives import RCV_SECOND
 from postroom.amqp.frames.termini import EXPIRY_NEVER, Source, Target
 from postroom.client.exceptions import ResourceAllocationException
 from postroom.client.sync import Connection, ConnectionFactory
+from postroom.manager.producing.blocked_sends import blocked_sends_of
 from postroom.server.configuration.config import FlowControlConfig, SendingConfig
 from postroom.server.connection.broker import Broker
 from tests.server.harness import BrokerThread, make_config
@@ -197,7 +198,9 @@ def test_blocked_sends_of_a_lost_link_vanish(broker: BrokerThread, queue: str) -
             producer.send(body)
         broker.wait_until(lambda b: blocked(b, queue) == 2)
     broker.wait_until(lambda b: blocked(b, queue) == 0)
-    assert broker.call(lambda b: (b.manager.core.blocked_bytes, b.manager.core.blocked_sends)) == (0, 0)
+    assert broker.call(
+        lambda b: (blocked_sends_of(b.manager.core).bytes, blocked_sends_of(b.manager.core).count)
+    ) == (0, 0)
     assert broker.call(lambda b: b.manager.queue(queue).statistics.depth) == 1
 
 

@@ -8,6 +8,7 @@ import pytest
 from proton import Delivery, Message
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
+from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.queues.queue import Queue
 from postroom.server.configuration.config import AutoCreateConfig, LedgerConfig
 from postroom.server.management.entities.queues import Queues
@@ -236,9 +237,9 @@ def test_a_lease_that_names_queues_has_their_bodies_stored_until_it_ends(
 ) -> None:
     granted = manager.ask("CREATE", {"queues": ["two", "one"]}, type=LEASE, name="tap").body
     assert (granted["bodies"], granted["queues"]) == (True, ["one", "two"])
-    assert broker.call(lambda b: b.manager.core.leased_names) == {"one", "two"}
+    assert broker.call(lambda b: destinations_of(b.manager.core).leased_names) == {"one", "two"}
     assert manager.status("DELETE", type=LEASE, name="tap") == 204
-    assert broker.call(lambda b: b.manager.core.leased_names) == frozenset()
+    assert broker.call(lambda b: destinations_of(b.manager.core).leased_names) == frozenset()
 
 
 BAD_LEASES: dict[str, tuple[str, object, str, int]] = {
@@ -299,7 +300,7 @@ def test_a_lease_lasts_over_a_restart_and_breaks_in_time(
     with BrokerThread(folder=tmp_path) as running, caplog.at_level(logging.ERROR):
         assert running.call(lambda b: b.ledger.leases.queues) <= {"orders"}
         running.wait_until(lambda b: not b.ledger.leases.get("short").in_force)
-        running.wait_until(lambda b: not b.manager.core.leased_names)
+        running.wait_until(lambda b: not destinations_of(b.manager.core).leased_names)
         assert running.call(lambda b: b.ledger.leases.get("long").in_force)
         running.wait_until(lambda b: not b.ledger.leases.waits)
     assert "lease-broken" in caplog.text

@@ -26,8 +26,9 @@ from postroom.client import (
     UniqueId,
     aio,
 )
+from postroom.manager.destinations.switches import CONSUMPTION
 from postroom.manager.message_store.holders import MAX_CONFIRMED, store_of
-from postroom.manager.queues.switches import CONSUMPTION
+from postroom.manager.message_store.pending_requests import store_requests_of
 from postroom.server.configuration.config import MessageStoreConfig, QueueConfig
 from postroom.server.connection.broker import Broker
 from postroom.server.management.links import MAX_UNANSWERED, REQUEST_CREDIT
@@ -314,13 +315,13 @@ def in_thread(action: Callable[[], object]) -> tuple[threading.Thread, list[obje
 
 
 def waits(broker: BrokerThread) -> int:
-    return broker.call(lambda b: b.manager.core.store_requests)
+    return broker.call(lambda b: store_requests_of(b.manager.core).count)
 
 
 def test_waiting_for_a_message_holds_up_nothing(broker: BrokerThread, store: MessageStore) -> None:
     wanted = MessageFilter(correlation_id="c7")
     thread, results = in_thread(lambda: store.wait(wanted, timeout_s=A_MINUTE_S, confirm_id=2))
-    broker.wait_until(lambda b: b.manager.core.store_requests == 1)
+    broker.wait_until(lambda b: store_requests_of(b.manager.core).count == 1)
     store.put(Message("other", correlation_id="c6"))
     assert len(store.browse()) == 1
     uid = store.put(Message("answer", correlation_id="c7"))
@@ -336,9 +337,9 @@ def test_who_has_gone_gets_nothing(broker: BrokerThread, store: MessageStore) ->
     with connected(broker) as other:
         gone = other.create_message_store("q")
         thread, _ = in_thread(lambda: gone.wait(timeout_s=A_MINUTE_S))
-        broker.wait_until(lambda b: b.manager.core.store_requests == 1)
+        broker.wait_until(lambda b: store_requests_of(b.manager.core).count == 1)
     thread.join()
-    broker.wait_until(lambda b: b.manager.core.store_requests == 0)
+    broker.wait_until(lambda b: store_requests_of(b.manager.core).count == 0)
     store.put("stays")
     assert len(store.browse()) == 1
 
@@ -361,7 +362,7 @@ def test_who_waits_for_very_many_answers_gets_no_more_credit(broker: BrokerThrea
                 task.cancel()
 
     asyncio.run(main())
-    broker.wait_until(lambda b: b.manager.core.store_requests == 0)
+    broker.wait_until(lambda b: store_requests_of(b.manager.core).count == 0)
 
 
 def test_a_listener_hears_of_what_comes(connection: Connection, store: MessageStore) -> None:

@@ -64,7 +64,7 @@ CHANNEL_MUTATIONS: dict[str, Mutation] = {
     "batch-in-doubt-of-nothing-persistent-forgotten": _mutation(
         "manager/restore.py",
         "    for transaction in prepared.values():\n        duplicates",
-        "    for channel in core.channels.values():\n"
+        "    for channel in channels.channels_of(core).by_name.values():\n"
         "        channel.batches = [batch for batch in channel.batches if batch.entries]\n"
         "    for transaction in prepared.values():\n        duplicates",
     ),

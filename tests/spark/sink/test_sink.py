@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr, format_string
 from pyspark.sql.streaming.query import StreamingQuery
 
+from postroom.manager.spark.sink import sinks_of
 from postroom.server.configuration.config import QueueConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.spark.sink.sink_tasks import received, shown
@@ -122,7 +123,7 @@ def test_a_write_that_fails_leaves_nothing(spark: SparkSession, broker: BrokerTh
         save(rows(spark, 1, 100, tasks=1), broker, SMALL)
     assert received(broker, app) == received(broker, SMALL) == []
     assert apps(broker) == before
-    assert broker.call(lambda running: len(running.manager.core.sinks.branches)) == 0
+    assert broker.call(lambda running: len(sinks_of(running.manager.core).branches)) == 0
 
 
 def test_a_mistake_is_told_before_any_task(spark: SparkSession, broker: BrokerThread) -> None:

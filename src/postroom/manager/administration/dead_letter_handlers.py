@@ -26,11 +26,11 @@ from postroom.manager.message_store.pending_requests import ReadsNeeded, StoreRe
 from postroom.manager.names import name_resolution as names
 from postroom.manager.names.remote_queues import ResolvedName
 from postroom.manager.queues.entry_lookup import Spot, find, pick, spots
-from postroom.manager.queues.expiry import expired
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import PRIORITIES, Queue
 from postroom.manager.undeliverable.child_entries import move_child, wake
 from postroom.manager.undeliverable.dead_letters import DESCRIPTION_KEY, ORIGIN_KEY, REASON_KEY
+from postroom.manager.undeliverable.expiry import expired
 from postroom.manager.undeliverable.rewritten_entries import make_rewritten
 from postroom.model import numbers as n
 from postroom.model.mq import Undelivered

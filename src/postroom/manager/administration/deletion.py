@@ -7,6 +7,8 @@ import numpy as np
 
 from postroom.manager.administration.forced_deletion import roll_back_holders
 from postroom.manager.consuming.registry import detach_all
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import QueueDeleted, QueueInUse
@@ -15,7 +17,6 @@ from postroom.manager.kernel.transitions import step
 from postroom.manager.message_store import entry_verbs as store
 from postroom.manager.message_store import pending_requests
 from postroom.manager.queues import annotations
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.backlog import Backlog, Chunk
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.placement import ended, take_out
@@ -81,7 +82,7 @@ def remove_if_idle(core: Core, queue: Destination) -> None:
     it.
     """
     if isinstance(queue, Subscription) and not queue.routed and not queue.deleted:
-        core.forsaken.append(queue)
+        subscriptions_of(core).forsaken.append(queue)
         return
     if not queue.definition.auto_created or queue.deleted:
         return
@@ -89,7 +90,7 @@ def remove_if_idle(core: Core, queue: Destination) -> None:
     if not _is_used(core, queue) and due_us <= core.now_us:
         queues.remove(core, queue)
     else:
-        core.set_alarm(queue, max(due_us, core.now_us + core.options.auto_created_idle_ms * 1000 // 2))
+        core.agenda.set_alarm(queue, max(due_us, core.now_us + core.options.auto_created_idle_ms * 1000 // 2))
 
 
 def _is_used(core: Core, queue: Destination) -> bool:
@@ -97,7 +98,7 @@ def _is_used(core: Core, queue: Destination) -> bool:
     if queue.producers or queue.statistics.blocked > 0:
         return True
     if not isinstance(queue, Queue):
-        return bool(core.patterns.exactly(queue.name))
+        return bool(subscriptions_of(core).patterns.exactly(queue.name))
     if queue.attached.consumers or queue.attached.browsers or not queue.is_empty():
         return True
     return queue.schedule.watched or bool(queue.spark)
@@ -153,7 +154,7 @@ def _end_chunk(core: Core, queue: Queue, chunk: Chunk, event: int) -> int:
     if queue.units is not None:
         for serial in rows["serial"].tolist():
             queue.units.ended(serial)
-        core.woken.append(queue)
+        core.agenda.woken.append(queue)
     if queue.annotated is not None:
         for serial in rows["serial"].tolist():
             annotations.drop(core, queue, serial)

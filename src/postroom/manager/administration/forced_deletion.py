@@ -11,7 +11,7 @@ from typing import Final
 
 from postroom.manager.channels import receiving_end, sending_end
 from postroom.manager.channels import registry as channels
-from postroom.manager.channels.channel import Batch, Channel
+from postroom.manager.channels.channel import Batch, Channel, channels_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Detach
 from postroom.manager.kernel.errors import QueueDeleted
@@ -58,7 +58,7 @@ def _channels_of(core: Core, queue: Queue) -> list[Channel]:
     held = {int(entry.owner.id) for entry in queue.held if isinstance(entry.owner, Batch)}
     return [
         channel
-        for channel in core.channels.values()
+        for channel in channels_of(core).by_name.values()
         if any(int(batch.id) in held for batch in channel.batches)
     ]
 
@@ -83,7 +83,7 @@ def _roll_back(core: Core, transaction: Transaction, queue: Queue, user: str) ->
         branches.lose(core, transaction, why, user)
     elif transaction.kind == n.SPARK_BRANCH:
         sinks.lose(core, transaction, why)
-    elif int(transaction.id) in core.transactions:
+    elif int(transaction.id) in core.transactions.local:
         transactions.rollback(core, transaction)
         transaction.failed = f"rolled back: {why}"
     else:

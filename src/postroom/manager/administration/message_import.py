@@ -90,7 +90,7 @@ class ImportMessages(StoreRequest):
             while self.messages:
                 self._import_next(core)
         finally:
-            core.woken.append(self.queue)  # for what is there already, whatever comes next
+            core.agenda.woken.append(self.queue)  # for what is there already, whatever comes next
         return self.done
 
     def _import_next(self, core: Core) -> None:

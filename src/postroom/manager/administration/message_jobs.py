@@ -26,6 +26,7 @@ from postroom.manager.administration.message_moves import (
 from postroom.manager.administration.message_queries import check_there
 from postroom.manager.administration.message_search import held
 from postroom.manager.administration.message_states import CHANGEABLE, EXPIRED, named, states_of
+from postroom.manager.destinations import registry as queues
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Asker
 from postroom.manager.kernel.entry import Entry
@@ -35,7 +36,6 @@ from postroom.manager.message_store.filter import body_of
 from postroom.manager.message_store.pending_requests import ReadsNeeded, StoreRequest
 from postroom.manager.names import name_resolution as names
 from postroom.manager.names.remote_queues import ResolvedName
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.entry_lookup import find_at, spots_among
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import PRIORITIES, Queue

@@ -17,6 +17,8 @@ from postroom.amqp.message.message_head import merge_annotations
 from postroom.manager.administration.message_queries import check_there
 from postroom.manager.administration.message_search import NO_SERIAL, Search, Wanted
 from postroom.manager.administration.message_states import ALL_STATES, CHANGEABLE, TRANSACTION, states_of
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.headers.dead_letter_header import DEAD_LETTER
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
@@ -36,11 +38,9 @@ from postroom.manager.message_store.filter import body_of
 from postroom.manager.message_store.pending_requests import MAX_IDS_READ, ReadsNeeded, StoreRequest, TurnOver
 from postroom.manager.names import name_resolution as names
 from postroom.manager.names.remote_queues import ResolvedName
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.entry_lookup import Spot, find, find_again, pick
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import Queue, Subscription
-from postroom.manager.queues.topic import Topic
 from postroom.manager.undeliverable.child_entries import move_child
 from postroom.manager.undeliverable.dead_letters import DESCRIPTION_KEY, ORIGIN_KEY, REASON_KEY
 from postroom.manager.undeliverable.rewritten_entries import make_rewritten
@@ -418,7 +418,7 @@ class Replay(_Move):
 
 def origin_of(core: Core, entry: Entry, ids: MessageIds) -> str:
     """The name of the queue that the message's parent lay on. Raises OriginGone."""
-    origin = core.queues_by_id.get(int(ids.parent_queue))
+    origin = core.destinations.get(int(ids.parent_queue))
     if origin is None or origin.deleted or _is_ending(origin):
         raise OriginGone(
             f"message {entry.serial} of queue {entry.queue.name!r} came from a queue that has been deleted; "

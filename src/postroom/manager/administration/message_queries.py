@@ -7,7 +7,7 @@ closed.
 """
 
 from array import array
-from typing import Final, final
+from typing import Final, cast, final
 
 from mypy_extensions import i64
 
@@ -63,6 +63,21 @@ class MessageCursor:
 
 
 @final
+class MessageCursors:
+    """The open ones of a queue manager."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, MessageCursor] = {}
+        """By id."""
+        self.last_id: i64 = 0
+
+
+def message_cursors_of(core: Core) -> MessageCursors:
+    """Those of a queue manager."""
+    return cast(MessageCursors, core.state(MessageCursors))
+
+
+@final
 class QueryAnswer:
     """What a query or a page brought."""
 
@@ -99,7 +114,7 @@ class OpenCursor(StoreRequest):
             self.search.go_on(core, self)
         finally:
             self._keep(core, cursor)
-        core.message_cursors[int(cursor.id)] = cursor
+        message_cursors_of(core).open[int(cursor.id)] = cursor
         cursor.used(core)
         answer = QueryAnswer()
         answer.cursor, answer.count = cursor.id, len(cursor.serials)
@@ -119,26 +134,30 @@ class OpenCursor(StoreRequest):
 
 def _opened(core: Core, queue: Queue, idle_us: i64) -> MessageCursor:
     """A new cursor, not yet to be found. Raises LimitExceeded."""
+    known = message_cursors_of(core)
     drop_idle(core)
-    if len(core.message_cursors) >= core.options.max_message_cursors:
+    if len(known.open) >= core.options.max_message_cursors:
         raise LimitExceeded(
             f"{core.options.max_message_cursors} cursors are open (max_message_cursors): close one, or wait "
             "until one runs out"
         )
-    return MessageCursor(core.new_cursor_id(), queue, idle_us)
+    cursors = known
+    cursors.last_id += 1
+    return MessageCursor(cursors.last_id, queue, idle_us)
 
 
 def drop_idle(core: Core) -> None:
     """Close the cursors that have not been used for too long, and those of deleted queues."""
-    for id, cursor in list(core.message_cursors.items()):
+    cursors = message_cursors_of(core)
+    for id, cursor in list(cursors.open.items()):
         if cursor.until_us <= core.now_us or cursor.queue.deleted:
-            del core.message_cursors[id]
+            del cursors.open[id]
 
 
 def cursor_of(core: Core, queue: Queue, id: i64) -> MessageCursor:
     """The open cursor of that id. Raises CursorUnknown."""
     drop_idle(core)
-    cursor = core.message_cursors.get(int(id))
+    cursor = message_cursors_of(core).open.get(int(id))
     if cursor is None or cursor.queue is not queue:
         raise CursorUnknown(
             f"queue {queue.name!r} has no cursor {id}: it was closed or not used for its time-out; ask again"
@@ -197,7 +216,7 @@ class ShowRows(StoreRequest):
         ids = self.ids[int(row.serial)]
         row.ids = ids
         if ids.parent_serial != 0:
-            parent = core.queues_by_id.get(int(ids.parent_queue))
+            parent = core.destinations.get(int(ids.parent_queue))
             row.parent_queue = parent.name if parent is not None else ""
 
 
@@ -267,7 +286,7 @@ class CloseCursor(StoreRequest):
 
     def run(self, core: Core) -> object:
         cursor = cursor_of(core, self.queue, self.cursor)
-        del core.message_cursors[int(cursor.id)]
+        del message_cursors_of(core).open[int(cursor.id)]
         answer = QueryAnswer()
         answer.cursor = cursor.id
         return answer

@@ -10,8 +10,8 @@ from mypy_extensions import i64
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import RequestInvalid
-from postroom.manager.queues.expiry import expired
 from postroom.manager.undeliverable.dead_letters import over_limit
+from postroom.manager.undeliverable.expiry import expired
 from postroom.model import numbers as n
 from postroom.model.holders import TRANSACTIONAL
 

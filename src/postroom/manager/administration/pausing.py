@@ -1,18 +1,19 @@
 """Pausing and resuming; what each switch means is told in `switches`."""
 
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations.switches import CONSUMPTION, INSERTION, turn
+from postroom.manager.destinations.topic import Topic
+from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.returned_entries import end_delay
-from postroom.manager.queues.switches import CONSUMPTION, INSERTION, turn
-from postroom.manager.queues.topic import Topic
+from postroom.manager.undeliverable.returned_entries import end_delay
 
 
 def pause(core: Core, queue: Destination, switch: str, durable: bool) -> None:
     """Pause one thing of a queue, or of a topic and its subscriptions; ``durable``: beyond a restart, too.
     Raises SwitchUnknown."""
-    core.route_version += 1
+    subscriptions_of(core).route_version += 1
     for each in _with_subscriptions(core, queue):
         turn(each, switch, True)
     if durable:
@@ -22,14 +23,14 @@ def pause(core: Core, queue: Destination, switch: str, durable: bool) -> None:
 def resume(core: Core, queue: Destination, switch: str) -> None:
     """Lift what `pause` did; resuming insertion also admits sends again, unless production is paused by
     itself. Raises SwitchUnknown."""
-    core.route_version += 1
+    subscriptions_of(core).route_version += 1
     for each in _with_subscriptions(core, queue):
         turn(each, switch, False)
         _note(core, each, switch, False)
         if switch == INSERTION and isinstance(each, Queue):
             release(core, each)
         elif switch == CONSUMPTION and isinstance(each, Queue):
-            core.woken.append(each)
+            core.agenda.woken.append(each)
 
 
 def _note(core: Core, queue: Destination, switch: str, durable: bool) -> None:
@@ -40,7 +41,7 @@ def _note(core: Core, queue: Destination, switch: str, durable: bool) -> None:
 def _with_subscriptions(core: Core, queue: Destination) -> list[Destination]:
     if not isinstance(queue, Topic):
         return [queue]
-    return [queue, *core.patterns.exactly(queue.name)]
+    return [queue, *subscriptions_of(core).patterns.exactly(queue.name)]
 
 
 def release(core: Core, queue: Queue) -> None:
@@ -55,4 +56,4 @@ def release(core: Core, queue: Queue) -> None:
         left -= 1
         entry = queue.delayed.next_parked()
     if entry is not None:
-        core.set_alarm(queue, core.now_us)
+        core.agenda.set_alarm(queue, core.now_us)

@@ -11,7 +11,7 @@ from postroom.manager.kernel.memory import drop_body
 from postroom.manager.kernel.transitions import acquire, step
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import as_queue
-from postroom.manager.queues.returned_entries import come_back
+from postroom.manager.undeliverable.returned_entries import come_back
 from postroom.model import numbers as n
 
 
@@ -33,7 +33,7 @@ def take(core: Core, end: SendingEnd, entry: Entry) -> None:
 
 def _take_outside(core: Core, consumer: Consumer, entry: Entry) -> None:
     if not consumer.recorded:
-        core.record_consumer(consumer)
+        core.holders.open_consumer(consumer)
     acquire(core, entry, consumer.id, consumer)
     consumer.held.add(entry)
     drop_body(core, entry)
@@ -48,14 +48,14 @@ def _count(core: Core, end: SendingEnd) -> None:
         end.seen = 0
         if end.batch.recorded:
             end.full.append(end.batch)
-            end.batch = end.channel.new_batch(core.new_holder_id(), core.now_us)
+            end.batch = end.channel.new_batch(core.holders.ids.take(), core.now_us)
 
 
 def _open(core: Core, end: SendingEnd, batch: Batch) -> None:
     name = end.channel.name
     batch.recorded = True
     told = {"name": f"{name} {batch.luwid.hex()}", "channel": name, "luwid": batch.luwid.hex()}
-    core.record_holder(batch.id, n.CHANNEL_BATCH, json.dumps(told).encode())
+    core.holders.open(batch.id, n.CHANNEL_BATCH, json.dumps(told).encode())
     end.channel.batches.append(batch)
 
 
@@ -100,6 +100,6 @@ def back_out(core: Core, batch: Batch) -> None:
 
 def _close(core: Core, batch: Batch) -> None:
     if batch.recorded:
-        core.record_holder_closed(batch.id, n.CHANNEL_BATCH)
+        core.holders.close(batch.id, n.CHANNEL_BATCH)
     else:
-        core.holder_ids.give_back(batch.id)
+        core.holders.ids.give_back(batch.id)

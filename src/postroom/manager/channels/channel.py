@@ -11,11 +11,12 @@ the channel's consumer holds until the partner has taken it.
 import json
 from dataclasses import dataclass
 from struct import pack
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
+from postroom.manager.kernel.core import Core
 from postroom.model.channel import ChannelDefinition
 
 if TYPE_CHECKING:
@@ -189,3 +190,20 @@ class ReceivingEnd:
     def last_sequence(self) -> int:
         """Number of the last message that was committed."""
         return int(self.partner.sequence)
+
+
+@final
+class Channels:
+    """Those of a queue manager."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Channel] = {}
+        self.armed: set[str] = set()
+        """Transmission queues of which a channel wants to hear when something can be taken from them."""
+        self.triggered: list[str] = []
+        """Those of them where it is so."""
+
+
+def channels_of(core: Core) -> Channels:
+    """Those of a queue manager."""
+    return cast(Channels, core.state(Channels))

@@ -10,7 +10,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from postroom.manager.channels import registry as channels
-from postroom.manager.channels.channel import Channel, Partner, ReceivingEnd
+from postroom.manager.channels.channel import Channel, Partner, ReceivingEnd, channels_of
 from postroom.manager.headers.transmission_header import TransmissionHeader, take_transmission
 from postroom.manager.kernel import overrides
 from postroom.manager.kernel.consumer import Producer
@@ -22,12 +22,12 @@ from postroom.manager.kernel.errors import ChannelInUse, LimitExceeded, NotAllow
 from postroom.manager.kernel.memory import admit
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.names import name_resolution as names
+from postroom.manager.producing import report_checks
 from postroom.manager.producing.put import new_entry, store
 from postroom.manager.producing.refusal import refusal_of
 from postroom.manager.producing.upload import upload_of
 from postroom.manager.queues import duplicate_detection as duplicates
 from postroom.manager.queues.queue import Queue
-from postroom.manager.reports import report_checks
 from postroom.manager.transactions import commit as transactions
 from postroom.manager.undeliverable import discard
 from postroom.model import numbers as n
@@ -57,14 +57,14 @@ def open_receiving(
     partner = _partner(core, channel, queue_manager, ledger)
     if partner.end is not None:
         raise ChannelInUse(f"channel {name!r} receives from queue manager {queue_manager!r} already")
-    if partner.committed > core.durable_through:
+    if partner.committed > core.durability.through:
         # What he is told of the last batch makes him forget it.
         raise ChannelInUse(f"channel {name!r}: the last batch is still on its way to the disk: call again")
     if reset_sequence != 0:
         channels.check_sequence(channel, reset_sequence)
         partner.sequence = reset_sequence - 1
         channels.write_partner(core, channel, partner)
-    producer = Producer(core.new_holder_id(), name, queue_manager, "", 0)
+    producer = Producer(core.holders.ids.take(), name, queue_manager, "", 0)
     producer.channel, producer.queue_manager, producer.ledger = name, queue_manager, ledger
     end = ReceivingEnd(channel, partner, producer, _new_transaction(core))
     partner.end = end
@@ -80,7 +80,7 @@ def _partner(core: Core, channel: Channel, queue_manager: str, ledger: str) -> P
                 f"channel {channel.name!r} knows {limit} partners, its limit (max_channel_partners): delete "
                 "and define it anew to forget them"
             )
-        partner = channel.partners[ledger] = Partner(core.new_holder_id(), queue_manager, ledger)
+        partner = channel.partners[ledger] = Partner(core.holders.ids.take(), queue_manager, ledger)
         partner.sequence = channel.sequence
     partner.queue_manager = queue_manager
     return partner
@@ -88,7 +88,7 @@ def _partner(core: Core, channel: Channel, queue_manager: str, ledger: str) -> P
 
 def _new_transaction(core: Core) -> Transaction:
     limit = core.options.max_transaction_entries
-    return Transaction(core.new_holder_id(), core.now_us, n.LOCAL_TRANSACTION, limit, b"")
+    return Transaction(core.holders.ids.take(), core.now_us, n.LOCAL_TRANSACTION, limit, b"")
 
 
 def close(core: Core, end: ReceivingEnd) -> None:
@@ -98,7 +98,7 @@ def close(core: Core, end: ReceivingEnd) -> None:
     roll_back(core, end)
     end.closed = True
     end.partner.end = None
-    core.record_producer_closed(end.producer)
+    core.holders.close_producer(end.producer)
     end.producer.closed = True
 
 
@@ -203,7 +203,7 @@ def put_on(
         store(core, producer, queue, head, None if upload is not None else body, upload)
     finally:
         producer.receives = False
-    core.woken.append(queue)
+    core.agenda.woken.append(queue)
 
 
 def put_in_batch(
@@ -225,7 +225,7 @@ def put_in_batch(
         entry = transactions.put(core, end.transaction, producer, queue, head, whole, upload)
     finally:
         producer.receives = False
-    core.provisional(first)
+    core.durability.provisional(first)
     return entry
 
 
@@ -285,7 +285,7 @@ def roll_back(core: Core, end: ReceivingEnd) -> None:
 def lose(core: Core, transaction: Transaction, why: str) -> None:
     """Of the batch that is arriving in this transaction something is taken away: the partner is refused its
     commit, and sends all of it again."""
-    for channel in core.channels.values():
+    for channel in channels_of(core).by_name.values():
         for partner in channel.partners.values():
             end = partner.end
             if end is not None and end.transaction is transaction:

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from postroom.ledger.format.records import RecordType
 from postroom.manager.channels import batches
-from postroom.manager.channels.channel import Batch, Channel, ChannelSync, Partner
+from postroom.manager.channels.channel import Batch, Channel, ChannelSync, Partner, channels_of
 from postroom.manager.channels.get_inhibited import inhibit
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.errors import (
@@ -40,7 +40,7 @@ _LASTING: Final = ("type", "protocol")
 
 def find(core: Core, name: str) -> Channel:
     """The channel of that name; raises ChannelNotFound."""
-    channel = core.channels.get(name)
+    channel = channels_of(core).by_name.get(name)
     if channel is None:
         raise ChannelNotFound(f"there is no channel {name!r}")
     return channel
@@ -49,19 +49,20 @@ def find(core: Core, name: str) -> Channel:
 def define(core: Core, definition: ChannelDefinition) -> Channel:
     """Make a channel; the same definition again returns the one that is there. Raises ChannelExists,
     DefinitionInvalid, LimitExceeded."""
-    existing = core.channels.get(definition.name)
+    channels = channels_of(core)
+    existing = channels.by_name.get(definition.name)
     if existing is not None:
         if existing.definition == definition:
             return existing
         raise ChannelExists(f"channel {definition.name!r} exists with another definition: alter it")
     _check(definition)
-    if len(core.channels) >= core.options.max_channels:
+    if len(channels.by_name) >= core.options.max_channels:
         raise LimitExceeded(
             f"channel {definition.name!r} can't be defined: {core.options.max_channels} channels are the "
             "limit (max_channels)"
         )
-    channel = Channel(core.new_holder_id(), definition)
-    core.channels[definition.name] = channel
+    channel = Channel(core.holders.ids.take(), definition)
+    channels.by_name[definition.name] = channel
     _write(core, channel)
     return channel
 
@@ -96,7 +97,7 @@ def delete(core: Core, name: str) -> None:
     for partner in channel.partners.values():
         core.ledger.record(_DELETED, 0, 0, partner.id, 0, 0, b"")
     core.ledger.record(_DELETED, 0, 0, channel.id, 0, 0, b"")
-    del core.channels[name]
+    del channels_of(core).by_name[name]
     inhibit(core, channel.definition.transmission_queue)
 
 
@@ -267,17 +268,18 @@ def _at_rest_sender(core: Core, name: str) -> Channel:
 
 def restore(core: Core, recovered: "Recovered") -> dict[int, Batch]:
     """The channels from before the start, and their batches by their ids as holders."""
+    channels = channels_of(core)
     for id, record in recovered.channels:
         definition = ChannelDefinition.from_record(record)
-        core.channels[definition.name] = Channel(id, definition)
-    by_id = {int(channel.id): channel for channel in core.channels.values()}
+        channels.by_name[definition.name] = Channel(id, definition)
+    by_id = {int(channel.id): channel for channel in channels.by_name.values()}
     for id, said in recovered.channel_states:
         own = by_id.get(id)
         if own is not None:
             _restore_state(own, said)
         else:
             _restore_partner(core, id, said)
-    for channel in core.channels.values():
+    for channel in channels.by_name.values():
         inhibit(core, channel.definition.transmission_queue)
     return _restore_batches(core, recovered)
 
@@ -290,7 +292,7 @@ def _restore_state(channel: Channel, said: dict[str, Any]) -> None:
 
 
 def _restore_partner(core: Core, id: int, said: dict[str, Any]) -> None:
-    channel = core.channels.get(said["channel"])
+    channel = channels_of(core).by_name.get(said["channel"])
     if channel is not None:
         partner = Partner(id, said["queue_manager"], said["ledger"])
         partner.luwid = bytes.fromhex(said["luwid"])
@@ -307,5 +309,5 @@ def _restore_batches(core: Core, recovered: "Recovered") -> dict[int, Batch]:
             batch = Batch(row.holder, bytes.fromhex(row.detail["luwid"]))
             batch.recorded = True
             found[row.holder] = batch
-            core.channels[str(row.detail["channel"])].batches.append(batch)
+            channels_of(core).by_name[str(row.detail["channel"])].batches.append(batch)
     return found

@@ -8,6 +8,7 @@ from postroom.manager.channels.batches import forward
 from postroom.manager.channels.channel import Batch, Channel, SendingEnd
 from postroom.manager.consuming import registry as consumers
 from postroom.manager.consuming import settlement
+from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Sink
 from postroom.manager.kernel.entry import Entry
@@ -16,7 +17,7 @@ from postroom.manager.kernel.options import USAGE_TRANSMISSION, ConsumerOptions
 from postroom.manager.kernel.transitions import step
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.queues.returned_entries import come_back
+from postroom.manager.undeliverable.returned_entries import come_back
 from postroom.model import numbers as n
 from postroom.model.channel import MAX_BATCH_MESSAGES
 
@@ -41,7 +42,7 @@ def open_sending(core: Core, name: str, sink: Sink) -> SendingEnd:
 
 def _transmission_queue(core: Core, channel: Channel) -> Queue:
     name = channel.definition.transmission_queue
-    queue = core.queues.get(name)
+    queue = destinations_of(core).queues.get(name)
     if queue is None:
         raise QueueNotFound(f"channel {channel.name!r}: there is no transmission queue {name!r}")
     if queue.definition.usage != USAGE_TRANSMISSION:
@@ -50,7 +51,7 @@ def _transmission_queue(core: Core, channel: Channel) -> Queue:
 
 
 def _new_batch(core: Core, channel: Channel) -> Batch:
-    return channel.new_batch(core.new_holder_id(), core.now_us)
+    return channel.new_batch(core.holders.ids.take(), core.now_us)
 
 
 def set_credit(core: Core, end: SendingEnd, count: i64) -> None:

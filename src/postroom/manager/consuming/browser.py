@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from postroom.ledger.storage.body_requests import Body
+from postroom.manager.consuming.body_fetch import readable, request, wait_for_durable
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Delivery
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.outgoing_sections import fields_of, outgoing_sections
-from postroom.manager.queues.body_fetch import readable, request, wait_for_durable
 from postroom.manager.queues.entry_lookup import spots
 from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
 from postroom.model.selector.selector import Selector
@@ -44,8 +44,8 @@ def browse(core: Core, consumer: "Consumer") -> None:
     if cursor is None or consumer.credit <= 0 or cursor.fetching:
         return
     while consumer.credit > 0:
-        if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0 or core.judgements_left <= 0:
-            core.leave_for_next_turn(consumer.queue)
+        if core.budget.deliveries <= 0 or core.budget.delivery_bytes <= 0 or core.budget.judgements <= 0:
+            core.agenda.leave_for_next_turn(consumer.queue)
             return
         if not cursor.copies:
             cursor.copies = _next_copies(core, as_queue(consumer.queue), cursor, consumer)
@@ -65,7 +65,7 @@ def browse(core: Core, consumer: "Consumer") -> None:
 
 
 def _wanted(core: Core, selector: Selector, copy: Entry, body: bytes) -> bool:
-    core.judgements_left -= 1
+    core.budget.judgements -= 1
     return selector.matches(fields_of(copy, body))
 
 
@@ -74,8 +74,8 @@ def _send(core: Core, consumer: "Consumer", copy: Entry) -> None:
     assert body is not None
     consumer.credit -= 1
     consumer.assigned += 1
-    core.deliveries_left -= 1
-    core.delivery_bytes_left -= copy.body_len
+    core.budget.deliveries -= 1
+    core.budget.delivery_bytes -= copy.body_len
     core.effects.deliveries.append(
         Delivery(
             consumer, copy, outgoing_sections(copy, body), copy.delivery_count, copy.annotations, True, False

@@ -5,9 +5,11 @@ from typing import Final
 from mypy_extensions import i64
 
 from postroom.manager.channels.batches import take
+from postroom.manager.consuming.body_fetch import fetch_ahead, fetch_entry
 from postroom.manager.consuming.browser import browse
 from postroom.manager.consuming.eligibility import first_for, may_go
 from postroom.manager.consuming.selection import next_wanted
+from postroom.manager.consuming.unit_turns import catch_up, give_turns
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Delivery
@@ -16,14 +18,12 @@ from postroom.manager.kernel.memory import drop_body
 from postroom.manager.kernel.outgoing_sections import outgoing_sections
 from postroom.manager.kernel.transitions import acquire, step
 from postroom.manager.queues.band import NOWHERE
-from postroom.manager.queues.body_fetch import fetch_ahead, fetch_entry
-from postroom.manager.queues.expiry import expire_available
 from postroom.manager.queues.message_groups import FIRST_IN_GROUP
 from postroom.manager.queues.placement import ended, refill, take_out
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.queues.unit_turns import catch_up, give_turns
 from postroom.manager.spark.assignment import assign, assign_next
 from postroom.manager.spark.subscription import SparkSubscription
+from postroom.manager.undeliverable.expiry import expire_available
 from postroom.model import numbers as n
 
 MAX_REPORTED_BODY_BYTES: Final = 64 << 10
@@ -45,7 +45,9 @@ def can_take(core: Core, consumer: Consumer) -> bool:
 def _most_unsettled(core: Core, queue: Queue) -> i64:
     """What one consumer may have without having settled it."""
     return (
-        queue.limits.max_unsettled if queue.limits.max_unsettled < core.max_unsettled else core.max_unsettled
+        queue.limits.max_unsettled
+        if queue.limits.max_unsettled < core.options.max_unsettled_per_consumer
+        else core.options.max_unsettled_per_consumer
     )
 
 
@@ -76,7 +78,7 @@ def dispatch(core: Core, queue: Queue) -> None:
         for browser in queue.attached.browsers:
             browse(core, browser)
     if queue.schedule.watched:
-        core.tell_watchers(queue)
+        core.agenda.tell_watchers(queue)
     _finish_drains(core, queue)
 
 
@@ -99,9 +101,9 @@ def _dispatch_in_turn(core: Core, queue: Queue) -> None:
         entry = next_entry(core, queue)
         if entry is None:
             return
-        if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0:
+        if core.budget.deliveries <= 0 or core.budget.delivery_bytes <= 0:
             queue.schedule.stopped = True
-            core.leave_for_next_turn(queue)
+            core.agenda.leave_for_next_turn(queue)
             return
         if queue.attached.turn >= len(queue.attached.ready):
             queue.attached.turn = 0
@@ -113,9 +115,9 @@ def _dispatch_in_turn(core: Core, queue: Queue) -> None:
 def _dispatch_with_spark(core: Core, queue: Queue) -> None:
     """Spark subscriptions take turns with the others; by itself one takes all that it has room for."""
     while queue.attached.ready:
-        if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0 or core.assignments_left <= 0:
+        if core.budget.deliveries <= 0 or core.budget.delivery_bytes <= 0 or core.budget.assignments <= 0:
             queue.schedule.stopped = True
-            core.leave_for_next_turn(queue)
+            core.agenda.leave_for_next_turn(queue)
             return
         if queue.attached.turn >= len(queue.attached.ready):
             queue.attached.turn = 0
@@ -185,15 +187,15 @@ def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
         ended(core, entry)
     else:
         if not consumer.recorded:
-            core.record_consumer(consumer)
+            core.holders.open_consumer(consumer)
         acquire(core, entry, consumer.id, consumer)
         consumer.held.add(entry)
         if entry.flags & n.FLAG_REPORTS == 0 or entry.body_len > MAX_REPORTED_BODY_BYTES:
             drop_body(core, entry)
     consumer.credit -= 1
     consumer.assigned += 1
-    core.deliveries_left -= 1
-    core.delivery_bytes_left -= entry.body_len
+    core.budget.deliveries -= 1
+    core.budget.delivery_bytes -= entry.body_len
     sections = outgoing_sections(entry, body)
     core.effects.deliveries.append(
         Delivery(consumer, entry, sections, delivery_count, annotations, False, first)
@@ -206,9 +208,9 @@ def _dispatch_choosing(core: Core, queue: Queue) -> None:
     """Some entries may not go to some consumers: each takes the first that may come to it."""
     idle: i64 = 0
     while queue.attached.ready and idle < len(queue.attached.ready):
-        if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0:
+        if core.budget.deliveries <= 0 or core.budget.delivery_bytes <= 0:
             queue.schedule.stopped = True
-            core.leave_for_next_turn(queue)
+            core.agenda.leave_for_next_turn(queue)
             return
         if queue.attached.turn >= len(queue.attached.ready):
             queue.attached.turn = 0
@@ -236,8 +238,8 @@ def _assign_chosen(
         queue.bodies.ahead -= 1
     if queue.groups is not None:
         queue.groups.goes(consumer, entry, body)
-    core.deliveries_left -= 1
-    core.delivery_bytes_left -= entry.body_len
+    core.budget.deliveries -= 1
+    core.budget.delivery_bytes -= entry.body_len
     assign(core, spark, entry)
     has_room(core, consumer, spark)
 

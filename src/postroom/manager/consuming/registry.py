@@ -7,6 +7,7 @@ from mypy_extensions import i64
 from postroom.manager.consuming.browser import Cursor
 from postroom.manager.consuming.dispatch import dispatch, refresh
 from postroom.manager.consuming.selection import leave_cursor, selector_of, use_cursor
+from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Detach, Sink
@@ -15,7 +16,7 @@ from postroom.manager.kernel.errors import AccessRefused, LimitExceeded, NotAllo
 from postroom.manager.kernel.options import ConsumerOptions
 from postroom.manager.kernel.transitions import step
 from postroom.manager.queues.queue import Queue, Subscription, as_queue
-from postroom.manager.queues.returned_entries import come_back
+from postroom.manager.undeliverable.returned_entries import come_back
 from postroom.model import numbers as n
 
 _CONSUMER: Final = n.CONSUMER
@@ -25,8 +26,10 @@ def open_consumer(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions
     """Bind a consumer or a browser; raises AccessRefused, LimitExceeded, QueueNotFound, SelectorRefused."""
     if queue.deleted:
         raise QueueNotFound(f"queue {queue.name!r} has been deleted")
-    if core.consumers >= core.options.max_consumers:
-        raise LimitExceeded(f"{core.consumers} consumers are the limit (max_consumers of the queue manager)")
+    if core.counters.consumers >= core.options.max_consumers:
+        raise LimitExceeded(
+            f"{core.counters.consumers} consumers are the limit (max_consumers of the queue manager)"
+        )
     if not options.browse:
         _check_access(queue, options)
     return bind(core, queue, sink, options)
@@ -35,9 +38,9 @@ def open_consumer(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions
 def bind(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions) -> Consumer:
     """The same for somebody who may. Raises SelectorRefused."""
     selector = selector_of(options.selector)
-    consumer = Consumer(core.new_holder_id(), queue, sink, options)
+    consumer = Consumer(core.holders.ids.take(), queue, sink, options)
     consumer.selector = selector
-    core.consumers += 1
+    core.counters.consumers += 1
     queue.schedule.active_us = core.now_us
     if options.browse:
         consumer.cursor = Cursor()
@@ -99,7 +102,7 @@ def fail_over(core: Core, queue: Queue) -> None:
         if not consumer.suspended:
             consumer.active = True
             refresh(core, consumer)
-            core.woken.append(queue)
+            core.agenda.woken.append(queue)
             return
 
 
@@ -142,9 +145,9 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
     consumer.credit = 0
     if not consumer.browse:
         _set_draining(consumer, False)
-    core.consumers -= 1
+    core.counters.consumers -= 1
     if consumer.suspended:
-        core.suspended -= 1
+        core.counters.suspended -= 1
     if consumer.browse:
         queue.attached.browsers.remove(consumer)
         return
@@ -162,17 +165,17 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
         come_back(core, entry, event, 0)
     consumer.held.clear()
     if consumer.recorded:
-        core.record_holder_closed(consumer.id, _CONSUMER)
+        core.holders.close(consumer.id, _CONSUMER)
     else:
-        core.holder_ids.give_back(consumer.id)
+        core.holders.ids.give_back(consumer.id)
     if consumer.excluded > 0:
         _lift_exclusions(queue, consumer)
     queue.schedule.active_us = core.now_us
     consumer.active = False
     if isinstance(queue, Subscription) and not queue.durable and not queue.attached.consumers:
-        core.forsaken.append(queue)
+        subscriptions_of(core).forsaken.append(queue)
     fail_over(core, queue)
-    core.woken.append(queue)
+    core.agenda.woken.append(queue)
 
 
 def _lift_exclusions(queue: Queue, consumer: Consumer) -> None:
@@ -191,18 +194,18 @@ def suspend_consumer(core: Core, consumer: Consumer, timeout_us: i64) -> bool:
     """The link is gone but may come back in time; False when there is no room to remember it."""
     if consumer.closed or consumer.suspended or consumer.browse or consumer.presettled:
         return False
-    if timeout_us <= 0 or core.suspended >= core.options.max_suspended_links:
+    if timeout_us <= 0 or core.counters.suspended >= core.options.max_suspended_links:
         return False
     longest: i64 = core.options.max_suspend_ms * 1000
     consumer.suspended = True
     consumer.suspended_until_us = core.now_us + min(timeout_us, longest)
     consumer.credit = 0
     _set_draining(consumer, False)
-    core.suspended += 1
+    core.counters.suspended += 1
     refresh(core, consumer)
     for entry in held_in_order(consumer, False):
         step(core, entry, n.EVENT_SUSPEND, n.SUSPENDED_LINK, consumer.id, consumer, 0)
-    core.set_alarm(consumer.queue, consumer.suspended_until_us)
+    core.agenda.set_alarm(consumer.queue, consumer.suspended_until_us)
     if consumer.queue.limits.exclusive:
         consumer.active = False
         fail_over(core, as_queue(consumer.queue))
@@ -216,7 +219,7 @@ def resume_consumer(core: Core, consumer: Consumer, sink: Sink) -> list[Entry]:
         raise NotAllowed(f"the consumer of queue {consumer.queue.name!r} is not suspended (any more)")
     consumer.suspended = False
     consumer.sink = sink
-    core.suspended -= 1
+    core.counters.suspended -= 1
     queue = as_queue(consumer.queue)
     if queue.limits.exclusive:
         consumer.active = active_consumer(queue) is None
@@ -231,7 +234,7 @@ def look_again(core: Core, queue: Queue) -> None:
     """What a consumer of ``queue`` may have unsettled can be another number now."""
     for consumer in queue.attached.consumers:
         refresh(core, consumer)
-    core.woken.append(queue)
+    core.agenda.woken.append(queue)
 
 
 def detach_all(core: Core, queue: Queue, condition: str, description: str) -> None:
@@ -248,11 +251,11 @@ def on_time(core: Core, queue: Queue) -> None:
             if consumer.backoff_us <= core.now_us:
                 consumer.backoff_us = 0
                 refresh(core, consumer)
-                core.woken.append(queue)
+                core.agenda.woken.append(queue)
             else:
-                core.set_alarm(queue, consumer.backoff_us)
+                core.agenda.set_alarm(queue, consumer.backoff_us)
         if consumer.suspended:
             if consumer.suspended_until_us <= core.now_us:
                 close_consumer(core, consumer, True)
             else:
-                core.set_alarm(queue, consumer.suspended_until_us)
+                core.agenda.set_alarm(queue, consumer.suspended_until_us)

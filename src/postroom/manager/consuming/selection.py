@@ -13,23 +13,30 @@ from mypy_extensions import i64
 
 from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
 from postroom.ledger.storage.body_requests import Body
+from postroom.manager.consuming.body_fetch import readable, request, wait_for_durable
 from postroom.manager.consuming.eligibility import may_go
+from postroom.manager.consuming.unit_turns import catch_up
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import SelectorRefused
 from postroom.manager.kernel.memory import keep_body
 from postroom.manager.queues.band import Band
-from postroom.manager.queues.body_fetch import readable, request, wait_for_durable
 from postroom.manager.queues.entry_lookup import find_again, pick
-from postroom.manager.queues.expiry import expire, expire_available, expired
 from postroom.manager.queues.placement import put_back_packed, take_packed
 from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
-from postroom.manager.queues.selector_cursor import Key, SelectorCursor, key_of, note_verdict, verdict_on
+from postroom.manager.queues.selector_cursor import (
+    Key,
+    SelectorCursor,
+    key_of,
+    note_verdict,
+    search_memory_of,
+    verdict_on,
+)
 from postroom.manager.queues.selector_evaluation import judge
-from postroom.manager.queues.unit_turns import catch_up
-from postroom.manager.queues.unreadable_bodies import without_body
 from postroom.manager.undeliverable.dead_letters import discard_damaged
+from postroom.manager.undeliverable.expiry import expire, expire_available, expired
+from postroom.manager.undeliverable.unreadable_bodies import without_body
 from postroom.model import numbers as n
 from postroom.model.selector.errors import SelectorInvalid
 from postroom.model.selector.selector import Selector, parse
@@ -50,7 +57,7 @@ def use_cursor(core: Core, queue: Queue, selector: Selector) -> SelectorCursor:
     """The cursor of ``selector`` on ``queue``, with one user more; perhaps one that somebody left."""
     cursor = queue.selectors.cursors.get(selector.text)
     if cursor is None:
-        cursor = SelectorCursor(core.new_cursor_id(), queue, queue.selectors, selector, core.search_memory)
+        cursor = SelectorCursor(queue, queue.selectors, selector, search_memory_of(core))
         queue.selectors.cursors[selector.text] = cursor
         for band in queue.bands:
             for entry in band.returned:
@@ -178,7 +185,7 @@ def _unpacked(core: Core, cursor: SelectorCursor, band: Band, key: Key, body: by
     if expired(core, entry):
         expire(core, entry)
         cursor.busy = True
-        core.woken.append(cursor.queue)  # for the next one
+        core.agenda.woken.append(cursor.queue)  # for the next one
         return None
     if body is not None:
         keep_body(core, entry, body)
@@ -195,10 +202,10 @@ def _unpacked(core: Core, cursor: SelectorCursor, band: Band, key: Key, body: by
 
 def _may_judge(core: Core, cursor: SelectorCursor) -> bool:
     """Whether this turn may do more; else the next one goes on."""
-    if core.judgements_left > 0:
+    if core.budget.judgements > 0:
         return True
     cursor.busy = True
-    core.leave_for_next_turn(cursor.queue)
+    core.agenda.leave_for_next_turn(cursor.queue)
     return False
 
 
@@ -211,7 +218,7 @@ def _judge_object(core: Core, cursor: SelectorCursor, entry: Entry, missing: lis
         if body is None and cursor.selector.needs_sections:
             missing.append(entry)
             return
-        core.judgements_left -= 1
+        core.budget.judgements -= 1
         said = 1 if judge(cursor, entry, body or b"") else 0
         note_verdict(entry, cursor, said == 1)
     if said == 1:
@@ -300,7 +307,7 @@ def _judge_packed(core: Core, cursor: SelectorCursor, entry: Entry, missing: lis
     elif cursor.selector.needs_sections:
         missing.append(entry)
     else:
-        core.judgements_left -= 1
+        core.budget.judgements -= 1
         if judge(cursor, entry, b""):
             cursor.wants(entry.priority, key_of(entry), None)
     if not missing:
@@ -360,7 +367,7 @@ def fetched(core: Core, cursor: SelectorCursor, copies: list[Entry], bodies: lis
             _judge_read(core, cursor, copy, original, key, body)
         if cursor.walking:
             cursor.at(copy.priority, copy.place, copy.ordinal)
-    core.woken.append(cursor.queue)
+    core.agenda.woken.append(cursor.queue)
 
 
 def _arrived(core: Core, cursor: SelectorCursor) -> None:
@@ -368,7 +375,7 @@ def _arrived(core: Core, cursor: SelectorCursor) -> None:
     memory = cursor.memory
     memory.reading_bytes -= cursor.asked_bytes
     cursor.asked_bytes = 0
-    core.woken.extend(memory.waiting.values())
+    core.agenda.woken.extend(memory.waiting.values())
     memory.waiting = {}
 
 
@@ -394,7 +401,7 @@ def _judge_read(
     said = verdict_on(original, cursor) if original is not None else -1
     needed = said == 1
     if said < 0:
-        core.judgements_left -= 1
+        core.budget.judgements -= 1
         said = 1 if judge(cursor, copy, body) else 0
         if original is not None:
             note_verdict(original, cursor, said == 1)

@@ -9,7 +9,12 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded, NotHeld
 from postroom.manager.kernel.transitions import confirm, step
 from postroom.manager.queues.placement import ended
-from postroom.manager.queues.returned_entries import NOT_ASKED, come_back, redelivery_delay_us, turn_down
+from postroom.manager.undeliverable.returned_entries import (
+    NOT_ASKED,
+    come_back,
+    redelivery_delay_us,
+    turn_down,
+)
 from postroom.model import numbers as n
 
 
@@ -30,7 +35,7 @@ def let_go(core: Core, consumer: Consumer, entry: Entry) -> None:
     consumer.held.discard(entry)
     if not consumer.ready and consumer.credit > 0:
         refresh(core, consumer)
-        core.woken.append(consumer.queue)
+        core.agenda.woken.append(consumer.queue)
 
 
 def accept(core: Core, consumer: Consumer, entry: Entry) -> None:
@@ -87,7 +92,7 @@ def _back_off(core: Core, consumer: Consumer, times: i64) -> None:
         times -= 1
     consumer.backoff_us = core.now_us + min(pause, longest) * 1000
     refresh(core, consumer)
-    core.set_alarm(consumer.queue, consumer.backoff_us)
+    core.agenda.set_alarm(consumer.queue, consumer.backoff_us)
 
 
 def exclude(core: Core, consumer: Consumer, entry: Entry) -> None:

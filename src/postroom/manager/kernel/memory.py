@@ -4,7 +4,7 @@ from mypy_extensions import i64
 
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
-from postroom.manager.kernel.shared_body import SharedBody
+from postroom.manager.kernel.memory_use import SharedBody
 from postroom.model import numbers as n
 
 
@@ -16,21 +16,24 @@ def stored(entry: Entry) -> bool:
 def admit(core: Core, entry: Entry) -> None:
     """A new object: count it, and keep its body only if the cache has room or the ledger hasn't got it."""
     entry.counted = True
-    core.live_entries += 1
+    core.memory.live_entries += 1
     if not stored(entry):
-        core.volatile_bytes += ENTRY_OVERHEAD_BYTES
-        core.volatile_bytes += _share(core, entry, entry.body)
+        core.memory.volatile_bytes += ENTRY_OVERHEAD_BYTES
+        core.memory.volatile_bytes += _share(core, entry, entry.body)
     elif entry.body is not None:
-        if core.cached_bytes + entry.body_len > core.body_cache_bytes and shared_body(core, entry) is None:
+        if (
+            core.memory.cached_bytes + entry.body_len > core.memory.body_cache_bytes
+            and shared_body(core, entry) is None
+        ):
             entry.body = None
         else:
-            core.cached_bytes += _share(core, entry, entry.body)
+            core.memory.cached_bytes += _share(core, entry, entry.body)
 
 
 def drop_body(core: Core, entry: Entry) -> None:
     """It has been handed out: a stored body is read again if it should come back."""
     if entry.body is not None and stored(entry):
-        core.cached_bytes -= _unshare(core, entry)
+        core.memory.cached_bytes -= _unshare(core, entry)
         entry.body = None
 
 
@@ -38,11 +41,11 @@ def forget(core: Core, entry: Entry) -> None:
     """The entry has ended, or lives on in packed form."""
     if entry.counted:
         entry.counted = False
-        core.live_entries -= 1
+        core.memory.live_entries -= 1
     if not stored(entry):
-        core.volatile_bytes -= _unshare(core, entry) + ENTRY_OVERHEAD_BYTES
+        core.memory.volatile_bytes -= _unshare(core, entry) + ENTRY_OVERHEAD_BYTES
     elif entry.body is not None:
-        core.cached_bytes -= _unshare(core, entry)
+        core.memory.cached_bytes -= _unshare(core, entry)
     entry.body = None
 
 
@@ -50,7 +53,7 @@ def shared_body(core: Core, entry: Entry) -> bytes | None:
     """The body of ``entry``, if it shares it with one that has it in memory."""
     if entry.flags & n.FLAG_PUBLISHED == 0:
         return None
-    shared = core.shared_bodies.get(entry.body_serial)
+    shared = core.memory.shared_bodies.get(entry.body_serial)
     return None if shared is None else shared.body
 
 
@@ -58,9 +61,9 @@ def _share(core: Core, entry: Entry, body: bytes | None) -> i64:
     """``entry`` has its body; how many bytes more are in memory by that."""
     if entry.flags & n.FLAG_PUBLISHED == 0:
         return entry.body_len
-    shared = core.shared_bodies.get(entry.body_serial)
+    shared = core.memory.shared_bodies.get(entry.body_serial)
     if shared is None:
-        shared = core.shared_bodies[entry.body_serial] = SharedBody(body)
+        shared = core.memory.shared_bodies[entry.body_serial] = SharedBody(body)
     shared.users += 1
     return entry.body_len if shared.users == 1 else 0
 
@@ -69,11 +72,11 @@ def _unshare(core: Core, entry: Entry) -> i64:
     """``entry`` gives up its body; how many bytes fewer are in memory by that."""
     if entry.flags & n.FLAG_PUBLISHED == 0:
         return entry.body_len
-    shared = core.shared_bodies[entry.body_serial]
+    shared = core.memory.shared_bodies[entry.body_serial]
     shared.users -= 1
     if shared.users > 0:
         return 0
-    del core.shared_bodies[entry.body_serial]
+    del core.memory.shared_bodies[entry.body_serial]
     return entry.body_len
 
 
@@ -94,11 +97,13 @@ def keep_body(core: Core, entry: Entry, body: bytes) -> None:
     """A body has been read for an available entry."""
     if entry.body is None:
         entry.body = body
-        core.cached_bytes += _share(core, entry, body)
+        core.memory.cached_bytes += _share(core, entry, body)
 
 
 def must_pack(core: Core, live_count: i64, backlog_count: i64) -> bool:
     """Whether a new entry goes to the backlog instead of becoming an object."""
-    if backlog_count > 0 or live_count >= core.live_head:
+    if backlog_count > 0 or live_count >= core.memory.live_head:
         return True
-    return core.live_entries >= core.max_live_entries and live_count >= core.min_live_head
+    return (
+        core.memory.live_entries >= core.memory.max_live_entries and live_count >= core.memory.min_live_head
+    )

@@ -341,3 +341,53 @@ class Statistics:
         shown["messages_ended"] = self.consumed + sum(self.ended)
         shown["bytes_ended"] = self.ended_bytes
         return shown | self.beginning.shown()
+
+
+_ENDED: Final = tuple(outcome for outcome in Outcome if outcome > Outcome.CONSUMED)
+
+
+@final
+class Removed:
+    """What the queues that are no more have counted since the start or the last reset."""
+
+    def __init__(self) -> None:
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        self.received: i64 = 0
+        self.received_bytes: i64 = 0
+        self.consumed: i64 = 0
+        self.ended: list[int] = [0] * len(Outcome)
+        self.ended_bytes: i64 = 0
+        self.beginning = Beginning()
+        self.consumers_total: i64 = 0
+        self.blocked_total: i64 = 0
+        self.blocked_us: i64 = 0
+
+    def add(self, statistics: Statistics) -> None:
+        """A queue goes."""
+        self.received += statistics.received
+        self.received_bytes += statistics.received_bytes
+        self.consumed += statistics.consumed
+        self.ended_bytes += statistics.ended_bytes
+        self.beginning.add_other(statistics.beginning)
+        self.consumers_total += statistics.consumers_total
+        self.blocked_total += statistics.blocked_total
+        self.blocked_us += statistics.blocked_us
+        for outcome in _ENDED:
+            self.ended[outcome] += statistics.ended[outcome]
+
+
+@final
+class Counters:
+    """Of all queues of a queue manager together."""
+
+    def __init__(self) -> None:
+        self.held_by_all = HeldByAll()
+        self.since_us: i64 = 0
+        """When its counters began: at the start, or when they were all reset."""
+        self.removed = Removed()
+        """Counters of queues that are no more."""
+        self.consumers: i64 = 0
+        self.suspended: i64 = 0
+        """Consumers whose link may be resumed."""

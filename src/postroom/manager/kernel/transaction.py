@@ -84,6 +84,17 @@ class Transaction:
         self.timed_out = False
 
 
+@final
+class OpenTransactions:
+    """Those that are not decided."""
+
+    def __init__(self) -> None:
+        self.local: dict[int, Transaction] = {}
+        """By id, oldest first; not those of XA branches."""
+        self.failed_branches: list[Transaction] = []
+        """Those of XA branches that this command has made impossible to commit."""
+
+
 def fail(core: "Core", transaction: Transaction, why: str, condition: str = "") -> None:
     """Something of it was lost or doesn't fit: it can only be rolled back; a branch is before the command is
     over.
@@ -96,4 +107,4 @@ def fail(core: "Core", transaction: Transaction, why: str, condition: str = "") 
     transaction.failed = why
     transaction.condition = condition
     if transaction.kind == n.XA_BRANCH:
-        core.failed_branches.append(transaction)
+        core.transactions.failed_branches.append(transaction)

@@ -130,7 +130,7 @@ def _record(
     state, queue = entry.state, entry.queue
     cell = cell_of(state, entry.holder_kind, event)
     got = state == n.GET_UNCONFIRMED or state == n.BROWSE_GET_UNCONFIRMED
-    sent: i64 = 1 if got and entry.held_since <= core.durable_through else 0
+    sent: i64 = 1 if got and entry.held_since <= core.durability.through else 0
     counts = queue.limits.undo_counts if event == n.EVENT_UNDO else queue.limits.lost_link_counts
     flags = sent
     if state == n.DELAYED and to == n.AVAILABLE and entry.place == 0:

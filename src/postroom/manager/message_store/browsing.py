@@ -32,8 +32,8 @@ from postroom.manager.message_store.verbs import (
     locked,
 )
 from postroom.manager.queues.entry_lookup import BEHIND_ALL, spots
-from postroom.manager.queues.expiry import expired
 from postroom.manager.queues.queue import PRIORITIES, Queue
+from postroom.manager.undeliverable.expiry import expired
 
 NEVER_US: Final = 0
 

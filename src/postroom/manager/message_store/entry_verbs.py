@@ -24,10 +24,10 @@ from postroom.manager.message_store.holders import (
     store_of,
 )
 from postroom.manager.queues.entry_lookup import Spot, pick
-from postroom.manager.queues.expiry import expired
 from postroom.manager.queues.placement import add_committed, delay, ended, why_put_waits
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.queues.returned_entries import come_back
+from postroom.manager.undeliverable.expiry import expired
+from postroom.manager.undeliverable.returned_entries import come_back
 from postroom.model import numbers as n
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def confirm_put(core: Core, entry: Entry) -> None:
         return
     entry.place = position
     add_committed(core, as_queue(entry.queue), entry)
-    core.woken.append(entry.queue)
+    core.agenda.woken.append(entry.queue)
 
 
 def confirm_get(core: Core, entry: Entry) -> None:
@@ -215,7 +215,7 @@ def on_time(core: Core, queue: Queue) -> None:
             if by.until_us <= core.now_us:
                 _end_lock(core, queue, by, b"")
             else:
-                core.set_alarm(queue, by.until_us)
+                core.agenda.set_alarm(queue, by.until_us)
     if store.expiry_us != 0:
         _expire_held(core, queue, store)
 
@@ -229,7 +229,7 @@ def _expire_held(core: Core, queue: Queue, store: QueueStore) -> None:
             if soonest == 0 or entry.expiry_us < soonest:
                 soonest = entry.expiry_us
         store.expiry_us = soonest
-    core.set_alarm(queue, store.expiry_us)
+    core.agenda.set_alarm(queue, store.expiry_us)
 
 
 # -- queues and restarts
@@ -255,12 +255,12 @@ def restore_holders(core: Core, rows: "list[HolderRow]") -> dict[int, Holder]:
     found: dict[int, Holder] = {}
     for row in rows:  # locks first, since confirm ids name them
         if row.holder_kind == n.BROWSE_LOCK:
-            queue = as_queue(core.queues_by_id[int(row.detail["queue"])])
+            queue = as_queue(core.destinations[int(row.detail["queue"])])
             by = BrowseLock(row.holder, int(row.detail["confirm_id"]), int(row.detail["until_us"]))
             by.since_us, by.user = int(row.detail["since_us"]), str(row.detail["user"])
             store_of(queue).locks[row.holder] = by
             found[row.holder] = by
-            core.set_alarm(queue, by.until_us)
+            core.agenda.set_alarm(queue, by.until_us)
     for row in rows:
         if row.holder_kind == n.CONFIRM_ID:
             found[row.holder] = _restore_confirm_id(core, row.holder, row.detail)
@@ -268,7 +268,7 @@ def restore_holders(core: Core, rows: "list[HolderRow]") -> dict[int, Holder]:
 
 
 def _restore_confirm_id(core: Core, id: i64, detail: dict[str, Any]) -> ConfirmIdHolder:
-    queue = as_queue(core.queues_by_id[int(detail["queue"])])
+    queue = as_queue(core.destinations[int(detail["queue"])])
     confirm_id, lock_id = int(detail["confirm_id"]), int(detail["lock"])
     store = store_of(queue)
     holder = ConfirmIdHolder(id, confirm_id, store.locks[lock_id] if lock_id != NO_LOCK else None)

@@ -17,8 +17,8 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded
 from postroom.manager.message_store.pending_requests import ReadsNeeded, Scan, StoreRequest, index_of
 from postroom.manager.queues.entry_lookup import Spot, find, spots, spots_among
-from postroom.manager.queues.expiry import expired
 from postroom.manager.queues.queue import PRIORITIES, Queue
+from postroom.manager.undeliverable.expiry import expired
 from postroom.model.ids import (
     CORRELATION_ID,
     MESSAGE_ID,

@@ -104,11 +104,11 @@ def confirm_id_holder(
     key = (int(confirm_id), int(lock.id) if lock is not None else NO_LOCK)
     holder = holders.get(key)
     if holder is None:
-        holder = ConfirmIdHolder(core.new_holder_id(), confirm_id, lock)
+        holder = ConfirmIdHolder(core.holders.ids.take(), confirm_id, lock)
         holders[key] = holder
         holder.since_us, holder.user = core.now_us, user
         told = {"queue": int(queue.id), "confirm_id": key[0], "lock": key[1], **_begun(core, user)}
-        core.record_holder(holder.id, n.CONFIRM_ID, json.dumps(told).encode())
+        core.holders.open(holder.id, n.CONFIRM_ID, json.dumps(told).encode())
     if len(holder.entries) >= core.options.max_confirm_id_entries:
         raise LimitExceeded(
             f"confirm id {confirm_id} holds {len(holder.entries)} messages of queue {queue.name!r}, "
@@ -123,7 +123,7 @@ def _begun(core: Core, user: str) -> dict[str, object]:
 
 def open_lock(core: Core, queue: "Queue", confirm_id: i64, until_us: i64, user: str) -> BrowseLock:
     """A new lock of ``user``, which holds nothing yet."""
-    lock = BrowseLock(core.new_holder_id(), confirm_id, until_us)
+    lock = BrowseLock(core.holders.ids.take(), confirm_id, until_us)
     lock.since_us, lock.user = core.now_us, user
     store_of(queue).locks[int(lock.id)] = lock
     told = {
@@ -132,8 +132,8 @@ def open_lock(core: Core, queue: "Queue", confirm_id: i64, until_us: i64, user: 
         "until_us": int(until_us),
         **_begun(core, user),
     }
-    core.record_holder(lock.id, n.BROWSE_LOCK, json.dumps(told).encode())
-    core.set_alarm(queue, until_us)
+    core.holders.open(lock.id, n.BROWSE_LOCK, json.dumps(told).encode())
+    core.agenda.set_alarm(queue, until_us)
     return lock
 
 
@@ -149,7 +149,7 @@ def keep(core: Core, queue: "Queue", entry: Entry, unique_id: bytes) -> None:
         store.unread.append(int(entry.serial))
     if entry.expiry_us != 0 and (store.expiry_us == 0 or entry.expiry_us < store.expiry_us):
         store.expiry_us = entry.expiry_us
-        core.set_alarm(queue, entry.expiry_us)
+        core.agenda.set_alarm(queue, entry.expiry_us)
 
 
 def forget(queue: "Queue", entry: Entry) -> None:
@@ -180,9 +180,9 @@ def close_if_empty(core: Core, queue: "Queue", holder: object) -> None:
     store = store_of(queue)
     if isinstance(holder, BrowseLock):
         if not holder.entries and holder.got == 0 and store.locks.pop(int(holder.id), None) is not None:
-            core.record_holder_closed(holder.id, n.BROWSE_LOCK)
+            core.holders.close(holder.id, n.BROWSE_LOCK)
     elif isinstance(holder, ConfirmIdHolder) and not holder.entries:
         lock = holder.lock
         key = (int(holder.confirm_id), int(lock.id) if lock is not None else NO_LOCK)
         if store.holders.pop(key, None) is not None:
-            core.record_holder_closed(holder.id, n.CONFIRM_ID)
+            core.holders.close(holder.id, n.CONFIRM_ID)

@@ -6,7 +6,7 @@ nothing and may wait is run again when something becomes available on its queue,
 """
 
 import heapq
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 from mypy_extensions import i64
 
@@ -21,7 +21,7 @@ from postroom.manager.message_store.holders import store_of
 from postroom.manager.queues.entry_lookup import find, pick
 from postroom.manager.queues.message_ids import IdIndex, serials_on
 from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
-from postroom.manager.queues.unreadable_bodies import without_body
+from postroom.manager.undeliverable.unreadable_bodies import without_body
 from postroom.model.ids import NO_IDS, MessageIds
 
 MAX_IDS_READ: Final = 4096
@@ -84,13 +84,38 @@ class StoreRequest:
         raise NotImplementedError
 
 
+@final
+class StoreRequests:
+    """Those of a queue manager that have no answer yet."""
+
+    def __init__(self) -> None:
+        self.count: i64 = 0
+        self.readers: i64 = 0
+        """Those of them that may have bodies in memory."""
+        self.stood_back: list[StoreRequest] = []
+        """Those that want to and have to wait for one that does."""
+        self.deadlines: list[tuple[int, int, StoreRequest]] = []
+        """Heap of (until_us, order of coming, request): those that wait for a message."""
+        self.last_order: i64 = 0
+        self.unfinished: list[StoreRequest] = []
+        """Requests that go on in the next turn."""
+        self.undurable: list[tuple[int, Fetch | IdRead]] = []
+        """(position, read) of what can be read once the position is durable."""
+
+
+def store_requests_of(core: Core) -> StoreRequests:
+    """Those of a queue manager."""
+    return cast(StoreRequests, core.state(StoreRequests))
+
+
 def begin(core: Core, request: StoreRequest) -> None:
     """Take up a request. Raises LimitExceeded when there are too many."""
-    if core.store_requests >= core.options.max_store_requests:
+    requests = store_requests_of(core)
+    if requests.count >= core.options.max_store_requests:
         raise LimitExceeded(
-            f"{core.store_requests} requests to message stores wait; that is the limit (max_store_requests)"
+            f"{requests.count} requests to message stores wait; that is the limit (max_store_requests)"
         )
-    core.store_requests += 1
+    requests.count += 1
     advance(core, request)
 
 
@@ -108,7 +133,7 @@ def advance(core: Core, request: StoreRequest) -> None:
     except ReadsNeeded as needed:
         _read(core, request, needed)
     except TurnOver:
-        core.unfinished.append(request)
+        store_requests_of(core).unfinished.append(request)
     except NoMatchingMessage as nothing:
         if request.until_us > core.now_us and not request.queue.deleted:
             _wait(core, request)
@@ -122,8 +147,9 @@ def advance(core: Core, request: StoreRequest) -> None:
 
 def go_on(core: Core) -> None:
     """A new turn: run those that the last one had not enough time for."""
-    unfinished = core.unfinished
-    core.unfinished = []
+    requests = store_requests_of(core)
+    unfinished = requests.unfinished
+    requests.unfinished = []
     for request in unfinished:
         advance(core, request)
 
@@ -137,7 +163,7 @@ def _over(core: Core, request: StoreRequest) -> None:
     if request.over:
         return
     request.over = True
-    core.store_requests -= 1
+    store_requests_of(core).count -= 1
     _let_go(core, request)
     if request.waiting:
         waiting = store_of(request.queue).waiting
@@ -154,14 +180,15 @@ def _wait(core: Core, request: StoreRequest) -> None:
         request.waiting = True
         store_of(request.queue).waiting.append(request)
         request.queue.schedule.watched = True
-        core.deadline_order += 1
-        heapq.heappush(core.store_deadlines, (request.until_us, core.deadline_order, request))
+        requests = store_requests_of(core)
+        requests.last_order += 1
+        heapq.heappush(requests.deadlines, (request.until_us, requests.last_order, request))
 
 
 def serve(core: Core) -> None:
     """Something may have become available on these queues: run who waits there, trigger their channels."""
-    watched = core.watched
-    core.watched = []
+    watched = core.agenda.watched
+    core.agenda.watched = []
     for destination in watched:
         queue = as_queue(destination)
         queue.schedule.news = False
@@ -181,14 +208,14 @@ def queue_deleted(core: Core, queue: Queue) -> None:
 
 def time_out(core: Core) -> None:
     """Answer those who have waited long enough."""
-    deadlines = core.store_deadlines
+    deadlines = store_requests_of(core).deadlines
     while deadlines and (deadlines[0][2].over or deadlines[0][0] <= core.now_us):
         advance(core, heapq.heappop(deadlines)[2])
 
 
 def next_deadline_us(core: Core) -> i64:
     """When the first of those who wait has waited long enough; 0 never."""
-    deadlines = core.store_deadlines
+    deadlines = store_requests_of(core).deadlines
     while deadlines and deadlines[0][2].over:
         heapq.heappop(deadlines)
     return deadlines[0][0] if deadlines else 0
@@ -216,13 +243,14 @@ def _read(core: Core, request: StoreRequest, needed: ReadsNeeded) -> None:
 
 def _admit(core: Core, request: StoreRequest) -> bool:
     """Whether bodies may be read for it now; else it is run again when another is done."""
+    requests = store_requests_of(core)
     if request.admitted:
         return True
-    if core.store_readers >= core.options.max_store_readers:
-        core.stood_back.append(request)
+    if requests.readers >= core.options.max_store_readers:
+        requests.stood_back.append(request)
         return False
     request.admitted = True
-    core.store_readers += 1
+    requests.readers += 1
     return True
 
 
@@ -231,13 +259,14 @@ def _let_go(core: Core, request: StoreRequest) -> None:
     request.bodies = {}
     if request.admitted:
         request.admitted = False
-        core.store_readers -= 1
+        store_requests_of(core).readers -= 1
 
 
 def admit_more(core: Core) -> None:
     """Run those that stood back, as far as others have made room."""
-    while core.stood_back and core.store_readers < core.options.max_store_readers:
-        advance(core, core.stood_back.pop(0))
+    requests = store_requests_of(core)
+    while requests.stood_back and requests.readers < core.options.max_store_readers:
+        advance(core, requests.stood_back.pop(0))
 
 
 def _batch(core: Core, request: StoreRequest, entries: list[Entry]) -> list[Entry]:
@@ -284,9 +313,9 @@ def index_of(queue: Queue) -> IdIndex:
 
 def _send(core: Core, through: i64, read: Fetch | IdRead) -> None:
     """Have it read, once everything through that position is durable."""
-    if through > core.durable_through:
-        core.undurable.append((through, read))
-        core.want_all()
+    if through > core.durability.through:
+        store_requests_of(core).undurable.append((through, read))
+        core.durability.want_all()
     elif isinstance(read, Fetch):
         core.effects.fetches.append(read)
     else:
@@ -295,8 +324,9 @@ def _send(core: Core, through: i64, read: Fetch | IdRead) -> None:
 
 def durable(core: Core) -> None:
     """More is on disk: what waited for that can be read."""
-    waiting = core.undurable
-    core.undurable = []
+    requests = store_requests_of(core)
+    waiting = requests.undurable
+    requests.undurable = []
     for through, read in waiting:
         _send(core, through, read)
 

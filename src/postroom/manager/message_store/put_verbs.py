@@ -39,9 +39,9 @@ from postroom.manager.producing.put import (
     refusal,
 )
 from postroom.manager.producing.put import store as put_available
+from postroom.manager.producing.report_checks import check_options
 from postroom.manager.queues.entry_lookup import Spot, find, find_busy
 from postroom.manager.queues.queue import Queue
-from postroom.manager.reports.report_checks import check_options
 from postroom.model import numbers as n
 from postroom.model.ids import MessageIds
 from postroom.model.message import MessageHead
@@ -83,13 +83,13 @@ class Put(StoreVerb):
             self._replace(core, earlier)
             holder = self._holder(core)  # it has gone if the earlier copy was all that it held
         if not self.producer.recorded:
-            core.record_producer(self.producer)
+            core.holders.open_producer(self.producer)
         serial = core.ledger.next_position  # the arrival is the next record
         answer = done(1)
         answer.unique_id = unique_id_of(core, serial, _ids(head))
         if holder is None:
             put_available(core, self.producer, queue, head, self.body, None)
-            core.woken.append(queue)
+            core.agenda.woken.append(queue)
         else:
             self._put_held(core, holder, answer.unique_id)
         return answer

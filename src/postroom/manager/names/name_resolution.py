@@ -17,6 +17,8 @@ from typing import Final
 
 from postroom.amqp.message.rewrite import reply_to_of, with_reply_to
 from postroom.ledger.format.records import RecordType
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.headers.transmission_header import MAX_HOPS, TransmissionHeader
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.errors import (
@@ -29,8 +31,7 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.name_rules import MAX_NAME_BYTES, UNDELIVERED, too_long
 from postroom.manager.kernel.options import USAGE_TRANSMISSION
-from postroom.manager.names.remote_queues import RemoteQueue, RemoteQueueDefinition, ResolvedName
-from postroom.manager.queues import registry as queues
+from postroom.manager.names.remote_queues import RemoteQueue, RemoteQueueDefinition, ResolvedName, names_of
 from postroom.manager.queues.queue import Queue, Subscription
 from postroom.model.mq import Reason, Undelivered, reason_name
 from postroom.model.names import full_address, split_address
@@ -60,7 +61,8 @@ def resolve(core: Core, queue: str, queue_manager: str) -> ResolvedName | Undeli
 
     Nothing is created. Topics and subscriptions are no destinations: for them a message needs a publisher.
     """
-    found = core.names.resolved.get((queue, queue_manager))
+    names = names_of(core)
+    found = names.resolved.get((queue, queue_manager))
     if found is not None:
         return found
     for name in (queue, queue_manager):
@@ -71,23 +73,24 @@ def resolve(core: Core, queue: str, queue_manager: str) -> ResolvedName | Undeli
             )
     resolved = _resolve(core, queue, queue_manager)
     if isinstance(resolved, ResolvedName):
-        core.names.keep(queue, queue_manager, resolved)
+        names.keep(queue, queue_manager, resolved)
     return resolved
 
 
 def _resolve(core: Core, queue: str, queue_manager: str) -> ResolvedName | Undelivered:
+    destinations = destinations_of(core)
     own = core.options.queue_manager
     for _ in range(MAX_DEFINITIONS):
         here = queue_manager in ("", own)
         if here:
-            local = core.queues.get(queue)
+            local = destinations.queues.get(queue)
             if local is not None and not isinstance(local, Subscription) and queue != UNDELIVERED:
                 return ResolvedName(local, None)
         else:
-            transmission = core.queues.get(queue_manager)
+            transmission = destinations.queues.get(queue_manager)
             if transmission is not None and transmission.definition.usage == USAGE_TRANSMISSION:
                 return _onto(transmission, queue, queue_manager)
-        known = core.names.definitions.get(queue if here else queue_manager)
+        known = names_of(core).definitions.get(queue if here else queue_manager)
         if known is None:
             break
         definition = known.definition
@@ -131,7 +134,7 @@ def _onto(transmission: Queue, queue: str, queue_manager: str) -> ResolvedName:
 
 def _by_name(core: Core, name: str, queue: str, queue_manager: str) -> ResolvedName | Undelivered:
     """By the transmission queue that a definition names."""
-    transmission = core.queues.get(name)
+    transmission = destinations_of(core).queues.get(name)
     if transmission is None:
         why = f"there is no transmission queue {name!r}, for {queue!r} at {queue_manager!r}"
         return Undelivered(_UNKNOWN_XMIT_Q, queue, queue_manager, why)
@@ -149,7 +152,7 @@ def _by_default(core: Core, queue: str, queue_manager: str) -> ResolvedName | Un
             "define an alias, or set default_transmission_queue"
         )
         return Undelivered(_UNKNOWN_REMOTE_Q_MGR, queue, queue_manager, why)
-    transmission = core.queues.get(name)
+    transmission = destinations_of(core).queues.get(name)
     if transmission is None:
         why = f"there is no queue {name!r}, the default transmission queue"
         return Undelivered(_UNKNOWN_DEF_XMIT_Q, queue, queue_manager, why)
@@ -164,14 +167,16 @@ def _by_default(core: Core, queue: str, queue_manager: str) -> ResolvedName | Un
 
 def is_remote(core: Core, address: str) -> bool:
     """Whether an address isn't the name of a queue or topic here but may lead elsewhere."""
-    if address in core.queues or address in core.topics:
+    destinations = destinations_of(core)
+    if address in destinations.queues or address in destinations.topics:
         return False
-    return address in core.names.definitions or split_address(address)[1] != ""
+    return address in names_of(core).definitions or split_address(address)[1] != ""
 
 
 def local_name(core: Core, address: str) -> str:
     """An address without this queue manager's own name: ``QUEUE`` for ``QUEUE@THIS``."""
-    if address in core.queues or address in core.topics:
+    destinations = destinations_of(core)
+    if address in destinations.queues or address in destinations.topics:
         return address
     queue, queue_manager = split_address(address)
     return queue if queue_manager == core.options.queue_manager else address
@@ -180,7 +185,7 @@ def local_name(core: Core, address: str) -> str:
 def destination(core: Core, address: str) -> ResolvedName:
     """Where a message to ``address`` is to be put. Raises NameUnknown, NameUnusable."""
     queue, queue_manager = (address, "")
-    if address not in core.queues and address not in core.names.definitions:
+    if address not in destinations_of(core).queues and address not in names_of(core).definitions:
         queue, queue_manager = split_address(address)
     found = resolve(core, queue, queue_manager)
     if isinstance(found, ResolvedName):
@@ -214,9 +219,10 @@ def check_readable(core: Core, address: str) -> None:
 def check_dead_letter_queue(core: Core) -> None:
     """Raise NameUnusable if the queue manager's dead-letter queue is a topic or a transmission queue: it is a
     queue for messages here, as in MQ."""
+    destinations = destinations_of(core)
     name = core.options.dead_letter_queue
-    queue = core.queues.get(name)
-    is_topic = queue is None and name in core.topics
+    queue = destinations.queues.get(name)
+    is_topic = queue is None and name in destinations.topics
     if is_topic or (queue is not None and queue.definition.usage == USAGE_TRANSMISSION):
         raise NameUnusable(f"{name!r} is a topic or a transmission queue; must be a queue for messages here")
 
@@ -250,15 +256,16 @@ def onward(core: Core, found: ResolvedName, before: TransmissionHeader, stored: 
 def _completed(core: Core, stored: bytes) -> bytes:
     """The sections with a reply-to that others understand: a reply-to alias resolved, or this queue manager's
     name added. The reply-to of a topic stays: replies can't be sent there from elsewhere."""
+    destinations = destinations_of(core)
     reply_to = reply_to_of(stored)
-    if not reply_to or (reply_to in core.topics and reply_to not in core.queues):
+    if not reply_to or (reply_to in destinations.topics and reply_to not in destinations.queues):
         return stored
     own = core.options.queue_manager
-    alias = core.names.definitions.get(reply_to)
+    alias = names_of(core).definitions.get(reply_to)
     if alias is not None and alias.definition.remote_queue:
         known = alias.definition
         return with_reply_to(stored, full_address(known.remote_queue, known.remote_queue_manager or own))
-    if reply_to not in core.queues and split_address(reply_to)[1]:
+    if reply_to not in destinations.queues and split_address(reply_to)[1]:
         return stored
     return with_reply_to(stored, full_address(reply_to, own))
 
@@ -268,7 +275,7 @@ def _completed(core: Core, stored: bytes) -> bytes:
 
 def find(core: Core, name: str) -> RemoteQueue:
     """The definition of that name; raises QueueNotFound."""
-    found = core.names.definitions.get(name)
+    found = names_of(core).definitions.get(name)
     if found is None:
         raise QueueNotFound(f"there is no remote queue {name!r}")
     return found
@@ -280,21 +287,23 @@ def define(core: Core, definition: RemoteQueueDefinition) -> RemoteQueue:
 
     Raises QueueExists, NameNotAllowed, DefinitionInvalid, LimitExceeded.
     """
+    destinations = destinations_of(core)
+    names = names_of(core)
     definition.check()
-    existing = core.names.definitions.get(definition.name)
+    existing = names.definitions.get(definition.name)
     if existing is not None:
         if existing.definition == definition:
             return existing
         raise QueueExists(f"remote queue {definition.name!r} exists with another definition; alter it")
-    taken = core.queues.get(definition.name) or core.topics.get(definition.name)
+    taken = destinations.queues.get(definition.name) or destinations.topics.get(definition.name)
     if taken is not None:
         raise QueueExists(
             f"there is a {taken.definition.kind} {definition.name!r}: a remote queue can't have that name"
         )
     _check_not_target(core, definition.name)
-    if len(core.names.definitions) >= core.options.max_remote_queues:
+    if len(names.definitions) >= core.options.max_remote_queues:
         raise LimitExceeded(f"{core.options.max_remote_queues} remote queues are the limit")
-    remote = register(core, int(core.next_queue_id), definition)
+    remote = register(core, int(destinations.next_id), definition)
     _write(core, remote)
     return remote
 
@@ -302,9 +311,10 @@ def define(core: Core, definition: RemoteQueueDefinition) -> RemoteQueue:
 def _check_not_target(core: Core, name: str) -> None:
     """Raise QueueExists where a queue, or the queue manager, sends its dead letters or expired messages to
     ``name``: they go to queues here."""
+    destinations = destinations_of(core)
     if name == core.options.dead_letter_queue:
         raise QueueExists(f"{name!r} is this queue manager's dead-letter queue, which must be a queue here")
-    for queue in (*core.queues.values(), *core.topics.values()):
+    for queue in (*destinations.queues.values(), *destinations.topics.values()):
         if name in (queue.definition.dead_letter_queue, queue.definition.expiry_queue):
             raise QueueExists(
                 f"{name!r} is the dead-letter or expiry queue of {queue.name!r}, which must be a queue here"
@@ -313,11 +323,13 @@ def _check_not_target(core: Core, name: str) -> None:
 
 def register(core: Core, id: int, definition: RemoteQueueDefinition) -> RemoteQueue:
     """Make the definition known, without writing anything."""
+    destinations = destinations_of(core)
+    names = names_of(core)
     remote = RemoteQueue(id, definition)
-    core.names.definitions[definition.name] = remote
-    core.names.forget()
-    if id >= core.next_queue_id:
-        core.next_queue_id = id + 1
+    names.definitions[definition.name] = remote
+    names.forget()
+    if id >= destinations.next_id:
+        destinations.next_id = id + 1
     return remote
 
 
@@ -328,16 +340,17 @@ def alter(core: Core, definition: RemoteQueueDefinition) -> RemoteQueue:
     definition.check()
     if definition != remote.definition:
         remote.definition = definition
-        core.names.forget()
+        names_of(core).forget()
         _write(core, remote)
     return remote
 
 
 def delete(core: Core, name: str) -> None:
     """Delete a definition; what waits for a channel already goes where it was to go. Raises QueueNotFound."""
+    names = names_of(core)
     remote = find(core, name)
-    del core.names.definitions[name]
-    core.names.forget()
+    del names.definitions[name]
+    names.forget()
     core.ledger.record(_DELETED, 0, remote.id, 0, 0, 0, b"")
 
 

@@ -10,11 +10,12 @@ One definition may serve three ways, by what is left blank:
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import Final, final
+from typing import Final, cast, final
 
 from mypy_extensions import i64
 
 from postroom.manager.headers.transmission_header import TransmissionHeader
+from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.errors import DefinitionInvalid
 from postroom.manager.kernel.name_rules import RESERVED_PREFIX, check_name
 from postroom.manager.queues.queue import Queue
@@ -118,3 +119,8 @@ class Names:
         """A queue or a definition has come, changed or gone."""
         if self.resolved:
             self.resolved.clear()
+
+
+def names_of(core: Core) -> Names:
+    """Those of a queue manager."""
+    return cast(Names, core.state(Names))

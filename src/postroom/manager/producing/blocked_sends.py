@@ -6,15 +6,16 @@ for the broker, and gone when its link is.
 """
 
 import heapq
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from mypy_extensions import i64
 
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.effects import Rejected, Sink
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.kernel.transaction import fail
+from postroom.manager.producing.unheard_refusals import record_refused
 from postroom.manager.producing.upload import Upload, drop
-from postroom.manager.queues.topic import Topic
 from postroom.model.message import MessageHead
 
 if TYPE_CHECKING:
@@ -90,6 +91,26 @@ class BlockedSend:
         return waiting is not None and waiting[0] is self
 
 
+@final
+class BlockedSends:
+    """Those of a queue manager."""
+
+    def __init__(self) -> None:
+        self.unlimited: list[BlockedSend] = []
+        """Sends that waited only for one before them, and may go in before this command ends."""
+        self.count: i64 = 0
+        self.bytes: i64 = 0
+        self.deadlines: list[tuple[int, int, BlockedSend]] = []
+        """Heap of (due_us, order of coming, send)."""
+        self.last_order: i64 = 0
+        """`BlockedSend.order` of the one that came last."""
+
+
+def blocked_sends_of(core: "Core") -> BlockedSends:
+    """Those of a queue manager."""
+    return cast(BlockedSends, core.state(BlockedSends))
+
+
 def cost(send: BlockedSend) -> i64:
     """What it is charged with where blocked bytes are bounded."""
     return send.size + ENTRY_OVERHEAD_BYTES
@@ -97,16 +118,17 @@ def cost(send: BlockedSend) -> i64:
 
 def enter(core: "Core", send: BlockedSend) -> None:
     """``send`` waits from now on, in the line of its pool if it has one."""
+    line = blocked_sends_of(core)
     producer = send.producer
-    core.deadline_order += 1
-    send.order = core.deadline_order
+    line.last_order += 1
+    send.order = line.last_order
     send.waits = True
     if producer.waiting is None:
         producer.waiting = []
     producer.waiting.append(send)
     producer.blocked_bytes += cost(send)
-    core.blocked_bytes += cost(send)
-    core.blocked_sends += 1
+    line.bytes += cost(send)
+    line.count += 1
     send.sink.blocked += 1
     send.queue.statistics.blocked += 1
     send.queue.statistics.blocked_total += 1
@@ -114,7 +136,7 @@ def enter(core: "Core", send: BlockedSend) -> None:
         send.transaction.blocked.append(send)
     if send.pool is not None:
         send.pool.line.join(send)
-    heapq.heappush(core.send_deadlines, (send.due_us, send.order, send))
+    heapq.heappush(line.deadlines, (send.due_us, send.order, send))
 
 
 def change_pool(send: BlockedSend, pool: "Pool") -> bool:
@@ -136,12 +158,13 @@ def change_pool(send: BlockedSend, pool: "Pool") -> bool:
 
 def leave(core: "Core", send: BlockedSend) -> None:
     """``send`` waits no longer, for whatever reason; the next of its link is looked at."""
+    blocked = blocked_sends_of(core)
     producer = send.producer
     send.waits = False
     _leave_link(core, producer, send)
     producer.blocked_bytes -= cost(send)
-    core.blocked_bytes -= cost(send)
-    core.blocked_sends -= 1
+    blocked.bytes -= cost(send)
+    blocked.count -= 1
     send.sink.blocked -= 1
     if send.sink.blocked == 0:
         core.effects.unblocked.append(send.sink)
@@ -171,7 +194,7 @@ def look_at(core: "Core", send: BlockedSend) -> None:
     if send.pool is not None:
         send.pool.mark()
     else:
-        core.unlimited_sends.append(send)
+        blocked_sends_of(core).unlimited.append(send)
 
 
 def free_line(core: "Core", pool: "Pool") -> None:
@@ -192,10 +215,11 @@ def _leave_transaction(core: "Core", transaction: "Transaction", send: BlockedSe
 
 def _forget_deadlines(core: "Core") -> None:
     """Sends that were let in leave their deadlines behind: drop those when they are the most."""
-    deadlines = core.send_deadlines
-    if len(deadlines) > _MIN_DEADLINES and len(deadlines) > 2 * core.blocked_sends:
-        core.send_deadlines = [item for item in deadlines if item[2].waits]
-        heapq.heapify(core.send_deadlines)
+    blocked = blocked_sends_of(core)
+    deadlines = blocked.deadlines
+    if len(deadlines) > _MIN_DEADLINES and len(deadlines) > 2 * blocked.count:
+        blocked.deadlines = [item for item in deadlines if item[2].waits]
+        heapq.heapify(blocked.deadlines)
 
 
 def refuse(core: "Core", send: BlockedSend, condition: str, description: str) -> None:
@@ -211,7 +235,7 @@ def reject(core: "Core", send: BlockedSend, condition: str, description: str) ->
     if transaction is not None and (send.token < 0 or transaction.dischargers):
         fail(core, transaction, "a message in it was refused: " + description)
     if send.token < 0:
-        core.record_refused(send.producer, send.queue.name, send.size, condition, description)
+        record_refused(core, send.producer, send.queue.name, send.size, condition, description)
     core.effects.rejected.append(Rejected(send.sink, send.token, condition, description))
 
 
@@ -233,7 +257,7 @@ def withdraw_all(core: "Core", producer: "Producer") -> list[int]:
         if send.token < 0:
             if send.transaction is not None:
                 fail(core, send.transaction, "a pre-settled message in it vanished with its link")
-            core.record_refused(producer, send.queue.name, send.size, NO_ROOM, _WITHDRAWN)
+            record_refused(core, producer, send.queue.name, send.size, NO_ROOM, _WITHDRAWN)
         tokens.append(int(send.token))
     return tokens
 
@@ -242,7 +266,7 @@ def refuse_all(core: "Core", queue: "Destination", condition: str, description: 
     """Everything that waits for ``queue`` is refused."""
     if queue.statistics.blocked == 0:
         return
-    for _, _, send in sorted(core.send_deadlines, key=_order):
+    for _, _, send in sorted(blocked_sends_of(core).deadlines, key=_order):
         if send.waits and send.queue is queue:
             refuse(core, send, condition, description)
 
@@ -261,7 +285,7 @@ def time_out(core: "Core") -> None:
     """Refuse those that have waited as long as their link wants."""
     due_us = next_timeout_us(core)
     while due_us != 0 and due_us <= core.now_us:
-        send = core.send_deadlines[0][2]
+        send = blocked_sends_of(core).deadlines[0][2]
         refuse(core, send, NO_ROOM, _timed_out_text(core, send))
         due_us = next_timeout_us(core)
 
@@ -274,7 +298,7 @@ def _timed_out_text(core: "Core", send: BlockedSend) -> str:
 
 def next_timeout_us(core: "Core") -> i64:
     """When the first send has waited long enough; 0 never."""
-    deadlines = core.send_deadlines
+    deadlines = blocked_sends_of(core).deadlines
     while deadlines and not deadlines[0][2].waits:
         heapq.heappop(deadlines)
     return deadlines[0][0] if deadlines else 0

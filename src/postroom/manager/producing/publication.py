@@ -5,6 +5,9 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from postroom.ledger.format.entry_records import Arrival
+from postroom.manager.destinations import routing, tap
+from postroom.manager.destinations.topic import Route, Topic
+from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
@@ -20,16 +23,14 @@ from postroom.manager.producing.put import (
     flags_of,
     refusal,
     upload_size,
+    volatile_refusal,
     write_arrival,
 )
 from postroom.manager.producing.upload import Upload, abort
-from postroom.manager.queues import tap
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.duplicate_detection import note
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
 from postroom.manager.queues.queue import Queue, Subscription
-from postroom.manager.queues.topic import Route, Topic
-from postroom.manager.topics import routing
 from postroom.manager.transactions import commit as transactions
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -98,15 +99,7 @@ def _refusal(
                 f"{pool.what} has no room for {count} entries of {size} bytes, one for each subscription: at "
                 f"most {pool.max_messages} messages, {pool.max_bytes} bytes (−1: no limit)"
             )
-    if (
-        not durable
-        and core.volatile_bytes + size + ENTRY_OVERHEAD_BYTES * len(takers) > core.max_volatile_bytes
-    ):
-        return NO_ROOM, (
-            f"non-persistent messages fill the {core.max_volatile_bytes} bytes that the queue manager has "
-            "for them (max_volatile_bytes): send it persistent, or later"
-        )
-    return None
+    return None if durable else volatile_refusal(core, size + ENTRY_OVERHEAD_BYTES * len(takers))
 
 
 def lacking(
@@ -151,7 +144,7 @@ def _record_unrouted(
     if upload is not None:
         abort(core, upload)
     topic.unrouted += 1
-    nobody = core.routing_sets.find(b"").id
+    nobody = subscriptions_of(core).routing_sets.find(b"").id
     flags: i64 = n.FLAG_DURABLE if head.durable else 0
     priority = head.priority if head.priority <= 9 else 9
     arrival = Arrival(nobody, n.EVENT_PUT, FIRST, head, priority=priority, flags=flags, expiry_us=0)
@@ -273,7 +266,7 @@ def _give(core: Core, publication: _Publication, queue: Queue) -> None:
     else:
         add_new(core, queue, publication.entry(queue))
     if queue.attached.ready or queue.attached.browsers or queue.schedule.watched:
-        core.woken.append(queue)
+        core.agenda.woken.append(queue)
 
 
 def _packed(core: Core, queue: Queue, band: Band, flags: i64) -> bool:

@@ -6,6 +6,7 @@ from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
 from postroom.ledger.format.entry_records import Arrival
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
@@ -18,10 +19,9 @@ from postroom.manager.kernel.transition_table import FIRST
 from postroom.manager.message_store.holders import ConfirmIdHolder
 from postroom.manager.producing.upload import Upload
 from postroom.manager.queues.duplicate_detection import note
-from postroom.manager.queues.expiry import expire_available, expired
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
 from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.topic import Topic
+from postroom.manager.undeliverable.expiry import expire_available, expired
 from postroom.model import mq
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -66,12 +66,18 @@ def unfit(core: Core, queue: Destination, size: i64, durable: bool) -> tuple[str
     pool = queue.quota.pool
     if pool is not None and not pool.could_fit(size):
         return NO_ROOM, no_room_text(pool, size)
-    if not durable and core.volatile_bytes + size + ENTRY_OVERHEAD_BYTES > core.max_volatile_bytes:
-        return NO_ROOM, (
-            f"non-persistent messages fill the {core.max_volatile_bytes} bytes that the queue manager has "
-            "for them (max_volatile_bytes): send it persistent, or later"
-        )
-    return None
+    return None if durable else volatile_refusal(core, size + ENTRY_OVERHEAD_BYTES)
+
+
+def volatile_refusal(core: Core, size: i64) -> tuple[str, str] | None:
+    """Why non-persistent messages that take ``size`` bytes of memory are refused; None: they aren't."""
+    memory = core.memory
+    if memory.volatile_bytes + size <= memory.max_volatile_bytes:
+        return None
+    return NO_ROOM, (
+        f"non-persistent messages fill the {memory.max_volatile_bytes} bytes that the queue manager has "
+        "for them (max_volatile_bytes): send it persistent, or later"
+    )
 
 
 def lacking(core: Core, queue: Queue, size: i64) -> Pool | None:
@@ -247,7 +253,7 @@ def write_arrival(
     ``queue`` is where it was put: itself the routing set, or a topic, which the record names as its parent.
     """
     if not producer.recorded:
-        core.record_producer(producer)
+        core.holders.open_producer(producer)
     queue.schedule.active_us = core.now_us
     arrival.producer = producer.id
     flags = arrival.flags

@@ -4,6 +4,7 @@ import json
 from typing import Final
 
 from postroom.ledger.format.records import RecordType
+from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.destination_checks import POLICY_PREEMPTIVE, check_thresholds
@@ -14,6 +15,7 @@ from postroom.manager.kernel.overrides import overrides_of
 from postroom.manager.kernel.quota_definition import Quota, QuotaDefinition
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.producing import blocked_sends
+from postroom.manager.producing.quotas import quotas_of
 
 _DEFINED: Final = int(RecordType.QUEUE_DEFINED)
 _DELETED: Final = int(RecordType.QUEUE_DELETED)
@@ -23,7 +25,7 @@ REPOINTED: Final = "amqp:resource-limit-exceeded"
 
 def find(core: Core, name: str) -> Quota:
     """The quota of that name; raises QuotaNotFound."""
-    quota = core.quotas.get(name)
+    quota = quotas_of(core).by_name.get(name)
     if quota is None:
         raise QuotaNotFound(f"there is no quota {name!r}")
     return quota
@@ -34,25 +36,28 @@ def create(core: Core, definition: QuotaDefinition) -> Quota:
 
     Raises QuotaExists, NameNotAllowed, DefinitionInvalid, LimitExceeded.
     """
+    quotas = quotas_of(core)
     definition.check()
-    existing = core.quotas.get(definition.name)
+    existing = quotas.by_name.get(definition.name)
     if existing is not None:
         if existing.definition == definition:
             return existing
         raise QuotaExists(f"quota {definition.name!r} exists with another definition; update it")
-    if len(core.quotas) >= core.options.max_quotas:
+    if len(quotas.by_name) >= core.options.max_quotas:
         raise LimitExceeded(f"{core.options.max_quotas} quotas are the limit (max_quotas)")
-    quota = register(core, int(core.next_queue_id), definition)
+    quota = register(core, int(destinations_of(core).next_id), definition)
     _write(core, quota)
     return quota
 
 
 def register(core: Core, id: int, definition: QuotaDefinition) -> Quota:
     """Make the quota known, without writing anything."""
-    quota = Quota(id, definition, core.changed_pools)
-    core.quotas[definition.name] = quota
-    if id >= core.next_queue_id:
-        core.next_queue_id = id + 1
+    destinations = destinations_of(core)
+    quotas = quotas_of(core)
+    quota = Quota(id, definition, quotas.changed_pools)
+    quotas.by_name[definition.name] = quota
+    if id >= destinations.next_id:
+        destinations.next_id = id + 1
     return quota
 
 
@@ -80,7 +85,7 @@ def delete(core: Core, name: str) -> None:
     if quota.members:
         users = ", ".join(repr(queue.name) for queue in quota.members[:3])
         raise QuotaInUse(f"quota {name!r} is named by {len(quota.members)} destinations ({users}, …)")
-    del core.quotas[name]
+    del quotas_of(core).by_name[name]
     core.ledger.record(_DELETED, 0, quota.id, 0, 0, 0, b"")
 
 
@@ -113,13 +118,14 @@ def bind(core: Core, queue: Destination) -> None:
 
 
 def _measure(core: Core, queue: Destination, pool: Pool | None) -> None:
+    quotas = quotas_of(core)
     statistics, definition = queue.statistics, queue.definition
     meter = statistics.meter
     has_thresholds = definition.messages_threshold_high >= 0 or definition.bytes_threshold_high >= 0
     if meter is None:
-        if pool is None and not has_thresholds and core.thresholds is None:
+        if pool is None and not has_thresholds and quotas.thresholds is None:
             return
-        meter = Meter(statistics.depth, statistics.depth_bytes, core.thresholds)
+        meter = Meter(statistics.depth, statistics.depth_bytes, quotas.thresholds)
         statistics.meter = meter
     if meter.pool is not pool:
         meter.change_pool(pool)
@@ -136,19 +142,20 @@ def _measure(core: Core, queue: Destination, pool: Pool | None) -> None:
 
 def _pool_for(core: Core, queue: Destination) -> Pool | None:
     """The pool that it is charged to; one for itself is kept as long as it is under the same quota."""
+    quotas = quotas_of(core)
     definition, before = queue.definition, queue.quota.resource
-    quota = core.quotas.get(definition.quota) if definition.quota else None
+    quota = quotas.by_name.get(definition.quota) if definition.quota else None
     _join(core, queue, quota)
     limited = definition.max_messages >= 0 or definition.max_bytes >= 0
     if quota is None and not limited:
         queue.quota.has_own_pool = False
-        return core.broker_pool if core.broker_pool.limited() else None
+        return quotas.broker_pool if quotas.broker_pool.limited() else None
     if quota is not None and quota.definition.shared:
         queue.quota.has_own_pool = False
         return quota.pool
     pool = queue.quota.pool
     if pool is None or not queue.quota.has_own_pool or quota is not before:
-        pool = Pool(f"queue {queue.name!r}", core.changed_pools)
+        pool = Pool(f"queue {queue.name!r}", quotas.changed_pools)
     queue.quota.has_own_pool = True
     _limit_own(pool, definition, quota)
     return pool

@@ -10,6 +10,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from postroom.manager.consuming import dispatch
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel import overrides
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
@@ -20,13 +21,14 @@ from postroom.manager.kernel.errors import ManagerError, QueueDeleted
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.transaction import Transaction, fail
 from postroom.manager.producing import blocked_sends, publication
-from postroom.manager.producing.blocked_sends import BlockedSend
+from postroom.manager.producing.blocked_sends import BlockedSend, blocked_sends_of
 from postroom.manager.producing.put import NO_ROOM, lacking, no_room_text, refusal, store
+from postroom.manager.producing.quotas import quotas_of
+from postroom.manager.producing.report_checks import check_options
+from postroom.manager.producing.unheard_refusals import record_refused
 from postroom.manager.producing.upload import Upload, abort
 from postroom.manager.queues import duplicate_detection as duplicates
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.queues.topic import Topic
-from postroom.manager.reports.report_checks import check_options
 from postroom.manager.transactions import commit as transactions
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -100,7 +102,7 @@ def _refused_unheard(
     """Its sender had settled it, and is told nothing: the ledger is, and its transaction can't commit."""
     if transaction is not None:
         fail(core, transaction, "a pre-settled message in it was refused: " + refused[1], refused[0])
-    core.record_refused(producer, queue.name, size, refused[0], refused[1])
+    record_refused(core, producer, queue.name, size, refused[0], refused[1])
 
 
 def _dropped(
@@ -150,7 +152,9 @@ def _lacking(
 ) -> Pool | None:
     """Where there is no room now for one that has just come; None where there is."""
     if isinstance(queue, Topic):
-        return publication.lacking(core, producer, queue, head, body, upload, core.deadline_order + 1)
+        return publication.lacking(
+            core, producer, queue, head, body, upload, blocked_sends_of(core).last_order + 1
+        )
     return lacking(core, as_queue(queue), size)
 
 
@@ -177,7 +181,7 @@ def _take(
     except ManagerError as error:
         return error.condition, error.description
     if transaction is not None:
-        core.provisional(first)
+        core.durability.provisional(first)
     return None
 
 
@@ -211,7 +215,7 @@ def _not_to_wait(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[s
             f"the sends of this link that wait for room fill {options.max_blocked_bytes_per_link} bytes "
             "(max_blocked_bytes_per_link): send it when they are answered"
         )
-    if core.blocked_bytes + more > options.max_blocked_bytes:
+    if blocked_sends_of(core).bytes + more > options.max_blocked_bytes:
         return NO_ROOM, (
             f"sends that wait for room fill the {options.max_blocked_bytes} bytes that the queue manager "
             "has for them (max_blocked_bytes): send it later"
@@ -221,10 +225,11 @@ def _not_to_wait(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[s
 
 def let_in(core: Core) -> None:
     """Take what waits and has room now, in the order that each pool's policy says."""
-    while core.changed_pools or core.unlimited_sends:
+    quotas = quotas_of(core)
+    while quotas.changed_pools or blocked_sends_of(core).unlimited:
         _let_in_unlimited(core)
-        if core.changed_pools:
-            pool = core.changed_pools.pop()
+        if quotas.changed_pools:
+            pool = quotas.changed_pools.pop()
             pool.marked = False
             _let_in_line(core, pool)
 
@@ -244,8 +249,9 @@ def _let_in_line(core: Core, pool: Pool) -> None:
 
 def _let_in_unlimited(core: Core) -> None:
     """Take what waited only for those before it on its link."""
-    while core.unlimited_sends:
-        free = core.unlimited_sends.pop()
+    blocked = blocked_sends_of(core)
+    while blocked.unlimited:
+        free = blocked.unlimited.pop()
         if free.waits and free.is_next():
             _let_in(core, free)
 
@@ -276,5 +282,5 @@ def _let_in(core: Core, blocked: BlockedSend) -> bool:
     if blocked.token >= 0:
         _accept(core, blocked.sink, blocked.token, blocked.transaction)
     if isinstance(queue, Queue) and _is_awaited(queue):
-        core.woken.append(queue)
+        core.agenda.woken.append(queue)
     return True

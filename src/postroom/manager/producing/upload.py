@@ -42,7 +42,7 @@ def add_chunk(core: Core, upload: Upload, data: bytes) -> None:
     if first == 0:
         upload.opening = data
     position = core.ledger.body_chunk(first, data)
-    core.provisional(position)
+    core.durability.provisional(position)
     upload.chunks.append(int(position))
     upload.size_bytes = size
     upload.crc = crc32(data, upload.crc)

@@ -4,7 +4,7 @@ They stand in the ledger beside the entry, as long as it lives, so that they are
 """
 
 import json
-from typing import Final
+from typing import Final, cast, final
 
 from mypy_extensions import i64
 
@@ -22,13 +22,30 @@ MAX_ANNOTATED: Final = 10_000
 """Entries of the queue manager whose annotations survive a restart; those of more are in memory only."""
 
 
+@final
+class AnnotatedEntries:
+    """Entries of a queue manager with annotations beside their bodies in the ledger."""
+
+    def __init__(self) -> None:
+        self.count: i64 = 0
+
+
+def annotated_entries_of(core: Core) -> AnnotatedEntries:
+    """Those of a queue manager."""
+    return cast(AnnotatedEntries, core.state(AnnotatedEntries))
+
+
 def annotate(core: Core, entry: Entry, annotations: dict[str, object] | None) -> None:
     """Give ``entry``, which has just been written, these annotations."""
     entry.annotations = annotations
-    if annotations is None or entry.flags & n.FLAG_BODY_STORED == 0 or core.annotated >= MAX_ANNOTATED:
+    if (
+        annotations is None
+        or entry.flags & n.FLAG_BODY_STORED == 0
+        or annotated_entries_of(core).count >= MAX_ANNOTATED
+    ):
         return
     kept = {name: value for name, value in annotations.items() if isinstance(value, str | bool | int | dict)}
-    id = core.new_holder_id()
+    id = core.holders.ids.take()
     told = {"serial": int(entry.serial), "queue": int(entry.queue.id), "annotations": kept}
     detail = json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
     core.ledger.record(_ANNOTATED, 0, 0, id, 0, 0, detail)
@@ -47,7 +64,7 @@ def _keep(core: Core, queue: Destination, serial: i64, annotation: Annotation) -
     if queue.annotated is None:
         queue.annotated = {}
     queue.annotated[int(serial)] = annotation
-    core.annotated += 1
+    annotated_entries_of(core).count += 1
 
 
 def drop(core: Core, queue: Destination, serial: i64) -> None:
@@ -56,7 +73,7 @@ def drop(core: Core, queue: Destination, serial: i64) -> None:
         return
     annotation = queue.annotated.pop(int(serial), None)
     if annotation is not None:
-        core.annotated -= 1
+        annotated_entries_of(core).count -= 1
         core.ledger.record(_DROPPED, 0, 0, annotation.id, 0, 0, b"")
     if not queue.annotated:
         queue.annotated = None

@@ -102,14 +102,14 @@ def has_turn(core: Core, queue: Queue, units: Units, entry: Entry) -> bool:
         return not units.must_wait(int(entry.serial))
     if not units.restored:
         units.undecided.append((int(entry.priority), int(entry.place), int(entry.ordinal)))
-    core.woken.append(queue)
+    core.agenda.woken.append(queue)
     return True
 
 
 def wait_for_turn(core: Core, queue: Queue, entry: Entry) -> None:
     """An available object, in no order, waits until it is the first of its unit of order. It may be packed:
     use it no more."""
-    if core.cached_bytes > core.body_cache_bytes:
+    if core.memory.cached_bytes > core.memory.body_cache_bytes:
         drop_body(core, entry)
     entry.due_us = 0
     step(core, entry, n.EVENT_DELAY, 0, 0, None, n.ORDERED)
@@ -136,7 +136,7 @@ def unpack(core: Core, queue: Queue, entry: Entry) -> None:
     """An entry that was packed is an object now."""
     if not entry.counted:
         entry.counted = True
-        core.live_entries += 1
+        core.memory.live_entries += 1
     if queue.selectors.cursors:
         queue.selectors.unpacked(entry)
 
@@ -173,7 +173,7 @@ def watch_expiry(core: Core, queue: Queue, expiry_us: i64) -> None:
     """Something on this queue expires then: have it looked at, but not more often than the scan interval."""
     watch_live(queue, expiry_us)
     earliest = queue.schedule.scanned_us + core.options.expiry_scan_ms * 1000
-    core.set_alarm(queue, expiry_us if expiry_us > earliest else earliest)
+    core.agenda.set_alarm(queue, expiry_us if expiry_us > earliest else earliest)
 
 
 def ended(core: Core, entry: Entry) -> None:
@@ -186,7 +186,7 @@ def ended(core: Core, entry: Entry) -> None:
         annotations.drop(core, as_queue(entry.queue), entry.serial)
     units = as_queue(entry.queue).units
     if units is not None and units.ended(int(entry.serial)):
-        core.woken.append(entry.queue)
+        core.agenda.woken.append(entry.queue)
     forget(core, entry)
 
 
@@ -219,4 +219,4 @@ def delay(core: Core, entry: Entry) -> None:
         forget(core, entry)
     else:
         queue.delayed.add(entry)
-    core.set_alarm(queue, 0 if moment == NEVER else moment)
+    core.agenda.set_alarm(queue, 0 if moment == NEVER else moment)

@@ -7,10 +7,11 @@ carries the verdicts on it; for a packed one the position says it.
 """
 
 import heapq
-from typing import Final, final
+from typing import Final, cast, final
 
 from mypy_extensions import i64
 
+from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.queues.band import Band
@@ -32,6 +33,7 @@ class SearchMemory:
         """Of each of the two; one batch more may be on its way."""
         self.reading_bytes: i64 = 0
         self.kept_bytes: i64 = 0
+        self.last_cursor_id: i64 = 0
         self.waiting: dict[int, Destination] = {}
         """Queues, by id, on which a search goes on when less is on its way."""
 
@@ -48,9 +50,10 @@ class SelectorCursor:
     """One selector on one queue; by priority where there are lists."""
 
     def __init__(
-        self, id: i64, queue: Destination, siblings: "SelectorUse", selector: Selector, memory: SearchMemory
+        self, queue: Destination, siblings: "SelectorUse", selector: Selector, memory: SearchMemory
     ) -> None:
-        self.id: i64 = id
+        memory.last_cursor_id += 1
+        self.id: i64 = memory.last_cursor_id
         self.queue = queue
         self.siblings = siblings
         """The selectors of the same queue, this one among them."""
@@ -181,6 +184,11 @@ def verdict_on(entry: Entry, cursor: SelectorCursor) -> i64:
     if said is None:
         return -1
     return 1 if said else 0
+
+
+def search_memory_of(core: Core) -> SearchMemory:
+    """That of a queue manager."""
+    return cast(SearchMemory, core.state(SearchMemory))
 
 
 @final

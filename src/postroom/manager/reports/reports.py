@@ -18,6 +18,7 @@ from postroom.amqp.errors import AmqpError
 from postroom.amqp.message.message_head import scan_head
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.storage.body_requests import Body
+from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.headers.dead_letter_header import DEAD_LETTER, header_for, with_dead_letter_header
 from postroom.manager.headers.transmission_header import TRANSMISSION, take_transmission
 from postroom.manager.kernel import overrides
@@ -29,6 +30,7 @@ from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.kernel.report_list import REPORTER, Cause
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.names import name_resolution as names
+from postroom.manager.names.remote_queues import names_of
 from postroom.manager.producing.put import store
 from postroom.manager.producing.refusal import refusal_of
 from postroom.manager.producing.upload import upload_of
@@ -93,7 +95,7 @@ def read_more(core: Core) -> None:
     while reports.waiting and len(reports.reading) < core.options.fetch_entries:
         entry = reports.waiting[0].entry
         bytes_left -= entry.body_len
-        if entry.body_serial > core.durable_through or (reports.reading and bytes_left < 0):
+        if entry.body_serial > core.durability.through or (reports.reading and bytes_left < 0):
             break
         reports.reading.append(reports.waiting.popleft())
     if not reports.waiting:
@@ -207,7 +209,7 @@ def put_to(
     """Put a report to an address, at this queue manager or another; why it couldn't be. It doesn't wait for
     room."""
     queue, queue_manager = (address, "")
-    if address not in core.queues and address not in core.names.definitions:
+    if address not in destinations_of(core).queues and address not in names_of(core).definitions:
         queue, queue_manager = split_address(address)
     found = names.resolve(core, queue, queue_manager)
     if isinstance(found, Undelivered):
@@ -240,7 +242,7 @@ def dead_letter_queue(core: Core) -> Queue | Undelivered:
             own,
             f"queue manager {own!r} has no dead-letter queue (dead_letter_queue)",
         )
-    queue = core.queues.get(name)
+    queue = destinations_of(core).queues.get(name)
     if queue is None or isinstance(queue, Subscription):
         return Undelivered(
             _UNKNOWN_OBJECT_NAME,
@@ -276,11 +278,11 @@ def _put(
             store(core, producer, queue, own, body, upload)
         else:
             transactions.put(core, transaction, producer, queue, own, body, upload)
-            core.provisional(first)
+            core.durability.provisional(first)
     except ManagerError as error:
         return Undelivered(_UNEXPECTED, name, queue_manager, error.description)
     core.reports.made += 1
-    core.woken.append(queue)
+    core.agenda.woken.append(queue)
     return None
 
 
@@ -297,7 +299,7 @@ def reporter(core: Core) -> Producer:
     """Who puts reports, as the ledger names him."""
     producer = core.reports.producer
     if producer is None:
-        producer = Producer(core.new_holder_id(), REPORTER, core.options.queue_manager, "", 0)
+        producer = Producer(core.holders.ids.take(), REPORTER, core.options.queue_manager, "", 0)
         producer.adverse = True
         core.reports.producer = producer
     return producer

@@ -11,7 +11,14 @@ from mypy_extensions import i64
 from postroom.manager import turn
 from postroom.manager.channels import receiving_end, refused_messages, sending_end, undelivered
 from postroom.manager.channels import registry as channels
-from postroom.manager.channels.channel import Batch, Channel, ChannelSync, ReceivingEnd, SendingEnd
+from postroom.manager.channels.channel import (
+    Batch,
+    Channel,
+    ChannelSync,
+    ReceivingEnd,
+    SendingEnd,
+    channels_of,
+)
 from postroom.manager.channels.undelivered import Action, ReceivedMessage
 from postroom.manager.headers.transmission_header import TransmissionHeader
 from postroom.manager.kernel.core import Core
@@ -28,7 +35,7 @@ class ChannelService:
 
     def __init__(self, core: Core) -> None:
         self._core: Final = core
-        self.by_name: Final = core.channels
+        self.by_name: Final = channels_of(core).by_name
 
     # -- definitions and states
 

@@ -6,7 +6,7 @@ from mypy_extensions import i64
 
 from postroom.manager.kernel.core import Core
 from postroom.manager.names import name_resolution as names
-from postroom.manager.names.remote_queues import RemoteQueue, RemoteQueueDefinition, ResolvedName
+from postroom.manager.names.remote_queues import RemoteQueue, RemoteQueueDefinition, ResolvedName, names_of
 
 
 @final
@@ -15,7 +15,7 @@ class NameService:
 
     def __init__(self, core: Core) -> None:
         self._core: Final = core
-        self.definitions: Final = core.names.definitions
+        self.definitions: Final = names_of(core).definitions
         """Remote queues and aliases by name."""
 
     # Definitions.

@@ -13,7 +13,7 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.transaction import Transaction, fail
 from postroom.manager.transactions import commit as transactions
 from postroom.manager.transactions import xa_verbs as branches
-from postroom.manager.transactions.xa_branch import Branch, BranchRow, XaSession, row_of
+from postroom.manager.transactions.xa_branch import Branch, BranchRow, XaSession, branches_of, row_of
 from postroom.model.xa import XaCode, XaVerb, Xid
 
 
@@ -131,7 +131,7 @@ class ResourceManager:
 
     def branches(self) -> list[BranchRow]:
         """Every branch, those included that are only remembered."""
-        return [row_of(branch) for branch in self.core.branches.by_xid.values()]
+        return [row_of(branch) for branch in branches_of(self.core).by_xid.values()]
 
     def heuristic_commit(self, xid: Xid, now_us: i64, user: str = "") -> None:
         """An administrator, ``user``, decides for a branch that is idle or prepared; it stays until

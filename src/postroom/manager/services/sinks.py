@@ -7,7 +7,7 @@ from mypy_extensions import i64
 from postroom.manager import turn
 from postroom.manager.kernel.core import Core
 from postroom.manager.spark import sink_verbs as sinks
-from postroom.manager.spark.sink import SinkApp, SinkBranch, SinkBranchRow, SinkContact
+from postroom.manager.spark.sink import SinkApp, SinkBranch, SinkBranchRow, SinkContact, sinks_of
 
 
 @final
@@ -66,11 +66,11 @@ class SinkService:
 
     def all(self) -> list[SinkApp]:
         """Every app, the oldest first."""
-        return list(self._core.sinks.apps.values())
+        return list(sinks_of(self._core).apps.values())
 
     def holder_of(self, app: str, branch: str) -> int:
         """The number of an undecided branch as a holder; 0 where there is no such branch."""
-        known = self._core.sinks.apps.get(app)
+        known = sinks_of(self._core).apps.get(app)
         found = None if known is None else known.branches.get(branch)
         return 0 if found is None else int(found.transaction.id)
 

@@ -11,7 +11,11 @@ from postroom.manager import turn
 from postroom.manager.kernel.core import Core
 from postroom.manager.spark import subscription_verbs as spark_subscriptions
 from postroom.manager.spark.assignment import write_open
-from postroom.manager.spark.subscription import SparkSubscription, SparkSubscriptionDefinition
+from postroom.manager.spark.subscription import (
+    SparkSubscription,
+    SparkSubscriptionDefinition,
+    spark_subscriptions_of,
+)
 from postroom.manager.spark.subscription_verbs import ON_NEW_CHECKPOINT_FAIL
 
 
@@ -21,7 +25,7 @@ class SparkSubscriptionService:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.all = core.spark_subscriptions
+        self.all = spark_subscriptions_of(core).by_name
         """By name, those that have ended included."""
 
     def find(self, name: str) -> SparkSubscription:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from mypy_extensions import i64
 
+from postroom.manager.consuming.unit_turns import catch_up
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.group_transitions import (
@@ -21,11 +22,10 @@ from postroom.manager.kernel.group_transitions import (
 from postroom.manager.kernel.memory import drop_body, forget, stored
 from postroom.manager.queues.backlog import Chunk
 from postroom.manager.queues.band import Band
-from postroom.manager.queues.expiry import expire_available
 from postroom.manager.queues.placement import refill, take_out
 from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.unit_turns import catch_up
-from postroom.manager.spark.subscription import ASSIGNED_TOGETHER, SparkSubscription
+from postroom.manager.spark.subscription import ASSIGNED_TOGETHER, SparkSubscription, spark_subscriptions_of
+from postroom.manager.undeliverable.expiry import expire_available
 from postroom.model.packed import PACKED_BYTES, PACKED_FIELDS
 
 _PACKED: Final = np.dtype(PACKED_FIELDS)
@@ -37,7 +37,7 @@ def assign(core: Core, spark: SparkSubscription, entry: Entry) -> None:
     if not spark.takes_next(entry.serial):
         write_open(core, spark)
     if spark.open_count == 0:
-        core.assigning.append(spark)
+        spark_subscriptions_of(core).assigning.append(spark)
     spark.note(entry.serial)
     keep = not stored(entry) or entry.annotations is not None or entry.excluded is not None
     spark.held.add(entry, keep)
@@ -46,7 +46,7 @@ def assign(core: Core, spark: SparkSubscription, entry: Entry) -> None:
         drop_body(core, entry)
     else:
         forget(core, entry)
-    core.assignments_left -= 1
+    core.budget.assignments -= 1
 
 
 def write_open(core: Core, spark: SparkSubscription) -> None:
@@ -59,8 +59,9 @@ def write_open(core: Core, spark: SparkSubscription) -> None:
 
 def write_all(core: Core) -> None:
     """The turn is over: no record stays open."""
-    some = core.assigning
-    core.assigning = []
+    subscriptions = spark_subscriptions_of(core)
+    some = subscriptions.assigning
+    subscriptions.assigning = []
     for spark in some:
         write_open(core, spark)
 
@@ -103,7 +104,7 @@ def _assign_packed(core: Core, queue: Queue, spark: SparkSubscription, band: Ban
     chunk = backlog.front()
     if chunk.objects:
         return 0
-    end = min(chunk.count, chunk.head + min(spark.room(), core.assignments_left))
+    end = min(chunk.count, chunk.head + min(spark.room(), core.budget.assignments))
     if band.returned:
         back = band.returned[-1]
         end = min(end, chunk.first_at(back.place, back.ordinal))
@@ -118,7 +119,7 @@ def _assign_packed(core: Core, queue: Queue, spark: SparkSubscription, band: Ban
     _take_over(core, spark, chunk, count, size)
     backlog.passed(chunk, count)
     assign_packed(queue, count, size)
-    core.assignments_left -= count
+    core.budget.assignments -= count
     return count
 
 

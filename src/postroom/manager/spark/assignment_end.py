@@ -9,10 +9,10 @@ from postroom.manager.kernel.group_transitions import consume_assigned, end_with
 from postroom.manager.queues import annotations
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.returned_entries import settle_down
 from postroom.manager.spark.assignment import write_open
 from postroom.manager.spark.held_entries import HeldChunk
 from postroom.manager.spark.subscription import SparkSubscription
+from postroom.manager.undeliverable.returned_entries import settle_down
 from postroom.model import numbers as n
 from postroom.model.packed import PackedEntry
 
@@ -57,7 +57,7 @@ def _free_units(core: Core, queue: Queue, serials: list[int]) -> None:
     assert units is not None
     for serial in serials:
         if units.ended(serial):
-            core.woken.append(queue)
+            core.agenda.woken.append(queue)
 
 
 def _report(core: Core, queue: Queue, chunk: HeldChunk, rows: Any, first: i64) -> None:
@@ -81,7 +81,7 @@ def give_back_some(core: Core, spark: SparkSubscription, limit: i64) -> i64:
     for entry in entries:
         if not entry.counted:
             entry.counted = True
-            core.live_entries += 1
+            core.memory.live_entries += 1
     spark.held.drop(chunk, first, chunk.end, size)
     for entry in reversed(entries):
         settle_down(core, entry)

@@ -8,7 +8,7 @@ run it belongs to now, and which batches have been decided.
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from mypy_extensions import i64
 
@@ -168,10 +168,15 @@ class Sinks:
         branch.since_us = now_us
 
 
+def sinks_of(core: "Core") -> Sinks:
+    """Those of a queue manager."""
+    return cast(Sinks, core.state(Sinks))
+
+
 def admit_to_branch(core: "Core", transaction: Transaction, count: i64, size: i64) -> None:
     """``count`` entries of one message, ``size`` bytes each, go into a branch. Raises SinkBranchFull, and
     LimitExceeded where all branches together hold as much as they may."""
-    sinks, options = core.sinks, core.options
+    sinks, options = sinks_of(core), core.options
     if len(transaction.puts) + count > transaction.max_entries:
         raise SinkBranchFull(
             f"a sink branch holds {transaction.max_entries} messages (max_sink_branch_messages): seal it and "
@@ -234,7 +239,7 @@ def record_state(core: "Core", app: SinkApp) -> None:
 
 def record_forgotten(core: "Core", app: SinkApp) -> None:
     core.ledger.record(_FORGOTTEN, 0, 0, app.id, 0, 0, b"")
-    core.holder_ids.give_back(app.id)
+    core.holders.ids.give_back(app.id)
 
 
 def restored_app(id: i64, told: dict[str, Any]) -> SinkApp:

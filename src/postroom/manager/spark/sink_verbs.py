@@ -36,6 +36,7 @@ from postroom.manager.spark.sink import (
     record_forgotten,
     record_state,
     restored_app,
+    sinks_of,
 )
 from postroom.manager.transactions import commit as transactions
 from postroom.model import numbers as n
@@ -49,7 +50,7 @@ LEASE_ENDED: Final = "sink-lease-ended"
 
 def find(core: Core, name: str) -> SinkApp:
     """The app of that name; raises SinkUnknown."""
-    app = core.sinks.apps.get(name)
+    app = sinks_of(core).apps.get(name)
     if app is None:
         raise SinkUnknown(f"there is no sink {name!r}")
     return app
@@ -63,20 +64,21 @@ def begin(core: Core, contact: SinkContact, partition: int, attempt: int) -> Sin
 
     Raises SinkFenced, SinkQueryReplaced, SinkBatchReplaced, LimitExceeded.
     """
+    sinks = sinks_of(core)
     app = _hear(core, contact)
     if _is_decided(app, contact):
         return None
     limit = core.options.max_sink_branches
-    if len(core.sinks.branches) >= limit:
+    if len(sinks.branches) >= limit:
         raise LimitExceeded(
             f"{limit} undecided sink branches are the limit (max_sink_branches): commit with fewer tasks, or "
             "roll back what is left of other sinks"
         )
     entries = core.options.max_sink_branch_messages
-    transaction = Transaction(core.new_holder_id(), core.now_us, n.SPARK_BRANCH, entries, b"")
+    transaction = Transaction(core.holders.ids.take(), core.now_us, n.SPARK_BRANCH, entries, b"")
     branch = SinkBranch(app, contact, partition, attempt, transaction, core.now_us)
     transaction.detail = detail_of(branch)
-    core.sinks.add(branch)
+    sinks.add(branch)
     return branch
 
 
@@ -110,15 +112,15 @@ def seal(core: Core, name: str, branch_name: str) -> SinkBranch:
         raise SinkBranchSpoiled(f"branch {branch_name!r} has been rolled back: {why}", condition)
     transaction.ended = True
     branch.sealed = True
-    core.sinks.begin_lease(branch, core.now_us)
+    sinks_of(core).begin_lease(branch, core.now_us)
     transaction.detail = detail_of(branch)
     transaction.recorded = True
-    core.record_holder(transaction.id, n.SPARK_BRANCH, transaction.detail)
+    core.holders.open(transaction.id, n.SPARK_BRANCH, transaction.detail)
     return branch
 
 
 def _find_branch(core: Core, name: str, branch_name: str) -> SinkBranch:
-    app = core.sinks.apps.get(name)
+    app = sinks_of(core).apps.get(name)
     branch = None if app is None else app.branches.get(branch_name)
     if branch is None:
         raise SinkBranchUnknown(
@@ -130,7 +132,7 @@ def _find_branch(core: Core, name: str, branch_name: str) -> SinkBranch:
 
 def rollback(core: Core, name: str, branch_name: str) -> int:
     """Nothing of this branch, or ("") of any of the app's, takes effect; how many there were."""
-    app = core.sinks.apps.get(name)
+    app = sinks_of(core).apps.get(name)
     found: list[SinkBranch] = []
     if app is not None:
         found = [branch for branch in app.branches.values() if branch_name in ("", branch.name)]
@@ -141,14 +143,14 @@ def rollback(core: Core, name: str, branch_name: str) -> int:
 
 def lose(core: Core, transaction: Transaction, why: str) -> None:
     """Of the branch that has this transaction something is taken away: its batch can't be committed."""
-    branch = core.sinks.branches.get(int(transaction.id))
+    branch = sinks_of(core).branches.get(int(transaction.id))
     if branch is not None:
         _roll_back(core, branch, why)
 
 
 def _roll_back(core: Core, branch: SinkBranch, why: str) -> None:
     transaction = branch.transaction
-    core.sinks.remove(branch)
+    sinks_of(core).remove(branch)
     transaction.failed = why
     transactions.decide_against(core, transaction, n.EVENT_UNDO)
     transactions.close(core, transaction)
@@ -178,7 +180,7 @@ def commit(
     messages = 0
     for branch in winners:
         messages += len(branch.transaction.puts)
-        core.sinks.remove(branch)
+        sinks_of(core).remove(branch)
         transactions.decide_for(core, branch.transaction)
         transactions.close(core, branch.transaction)
     _lose(core, app, batch_id)
@@ -246,7 +248,7 @@ def forget(core: Core, name: str) -> int:
     SinkUnknown."""
     app = find(core, name)
     count = rollback(core, name, "")
-    del core.sinks.apps[name]
+    del sinks_of(core).apps[name]
     record_forgotten(core, app)
     return count
 
@@ -257,7 +259,7 @@ def forget(core: Core, name: str) -> int:
 def _hear(core: Core, contact: SinkContact) -> SinkApp:
     """The app, if it listens to this query and run: a new one begins here. Raises SinkFenced,
     SinkQueryReplaced, LimitExceeded."""
-    app = core.sinks.apps.get(contact.app)
+    app = sinks_of(core).apps.get(contact.app)
     if app is None:
         return _new_app(core, contact)
     if contact.run_id in app.past_runs:
@@ -278,12 +280,13 @@ def _hear(core: Core, contact: SinkContact) -> SinkApp:
 
 
 def _new_app(core: Core, contact: SinkContact) -> SinkApp:
+    sinks = sinks_of(core)
     limit = core.options.max_sinks
-    if len(core.sinks.apps) >= limit:
+    if len(sinks.apps) >= limit:
         raise LimitExceeded(f"{limit} sinks are the limit (max_sinks): forget those that write no more")
-    id = core.new_holder_id()
+    id = core.holders.ids.take()
     app = SinkApp(id, contact.app, contact.query_id, contact.run_id, contact.user, core.now_us)
-    core.sinks.apps[contact.app] = app
+    sinks.apps[contact.app] = app
     record_state(core, app)
     return app
 
@@ -334,13 +337,14 @@ def _told(app: SinkApp) -> dict[str, object]:
 
 def time_out(core: Core) -> None:
     """Roll back branches that nobody has decided within their lease."""
+    sinks = sinks_of(core)
     due_us = next_timeout_us(core)
     while due_us != 0 and due_us <= core.now_us:
-        branch = next(iter(core.sinks.branches.values()))
+        branch = next(iter(sinks.branches.values()))
         count, app = len(branch.transaction.puts), branch.app.name
         why = f"nobody has committed it within {core.options.sink_branch_lease_ms} ms (sink_branch_lease_ms)"
         _roll_back(core, branch, why)
-        core.sinks.leases_ended += 1
+        sinks.leases_ended += 1
         text = f"branch {branch.name!r} with {count} messages has been rolled back: {why}"
         core.effects.alarms.append(Alarm(LEASE_ENDED, app, text))
         core.ledger.boundary()
@@ -349,22 +353,24 @@ def time_out(core: Core) -> None:
 
 def next_timeout_us(core: Core) -> i64:
     """When the first lease ends; 0 never."""
-    if not core.sinks.branches:
+    sinks = sinks_of(core)
+    if not sinks.branches:
         return 0
-    return next(iter(core.sinks.branches.values())).since_us + core.options.sink_branch_lease_ms * 1000
+    return next(iter(sinks.branches.values())).since_us + core.options.sink_branch_lease_ms * 1000
 
 
 def restore(core: Core, recovered: "Recovered") -> dict[int, Transaction]:
     """The apps, and the branches that were undecided before the start, by their ids as holders."""
+    sinks = sinks_of(core)
     for id, told in recovered.sinks:
         app = restored_app(id, told)
-        core.sinks.apps[app.name] = app
+        sinks.apps[app.name] = app
     rows = [row for row in recovered.holders if row.holder_kind == n.SPARK_BRANCH]
     rows.sort(key=_since_us)
     found: dict[int, Transaction] = {}
     for row in rows:
         branch = _restored_branch(core, row)
-        core.sinks.add(branch)
+        sinks.add(branch)
         found[row.holder] = branch.transaction
     return found
 
@@ -375,7 +381,7 @@ def _since_us(row: "HolderRow") -> int:
 
 def _restored_branch(core: Core, row: "HolderRow") -> SinkBranch:
     told: dict[str, Any] = row.detail
-    app = core.sinks.apps[str(told["app"])]
+    app = sinks_of(core).apps[str(told["app"])]
     limit = core.options.max_sink_branch_messages
     transaction = Transaction(row.holder, core.now_us, n.SPARK_BRANCH, limit, b"")
     contact = SinkContact(
@@ -397,11 +403,12 @@ def _restored_branch(core: Core, row: "HolderRow") -> SinkBranch:
 
 def restore_held(core: Core, transaction: Transaction, entry: Entry) -> None:
     """Give an entry back to the branch that held it; those of one message come one after another."""
-    branch = core.sinks.branches[int(transaction.id)]
+    sinks = sinks_of(core)
+    branch = sinks.branches[int(transaction.id)]
     if not branch.sealed and (not transaction.puts or transaction.puts[-1].serial != entry.serial):
         branch.sent += 1
     entry.owner = transaction
     transaction.puts.append(entry)
-    core.sinks.messages += 1
-    core.sinks.bytes += entry.body_len
+    sinks.messages += 1
+    sinks.bytes += entry.body_len
     branch.bytes += entry.body_len

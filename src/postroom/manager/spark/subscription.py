@@ -9,15 +9,17 @@ failure, until the lease of the subscription ends.
 import json
 from dataclasses import asdict, dataclass, fields
 from struct import pack
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from librt.strings import BytesWriter, write_i64_le
 from mypy_extensions import i64
 
+from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.errors import DefinitionInvalid
 from postroom.manager.kernel.name_rules import check_name
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.kernel.transition_table import ASSIGNED
+from postroom.manager.kernel.turn_state import NEVER_TOLD
 from postroom.manager.spark.held_entries import Held
 from postroom.model import numbers as n
 
@@ -197,6 +199,26 @@ class SparkSubscription:
             if value:
                 told[name] = value
         return json.dumps(told, ensure_ascii=False).encode()
+
+
+@final
+class SparkSubscriptions:
+    """Those of a queue manager."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, SparkSubscription] = {}
+        """Those that have ended included."""
+        self.assigning: list[SparkSubscription] = []
+        """Those with a record that is still being filled."""
+        self.leases_ended: i64 = 0
+        """How many have ended against the will of their queries."""
+        self.unread_from: i64 = NEVER_TOLD
+        """From here on the ledger's history is to stay for them; NEVER_TOLD there are none."""
+
+
+def spark_subscriptions_of(core: Core) -> SparkSubscriptions:
+    """Those of a queue manager."""
+    return cast(SparkSubscriptions, core.state(SparkSubscriptions))
 
 
 def definition_of(told: dict[str, object]) -> SparkSubscriptionDefinition:

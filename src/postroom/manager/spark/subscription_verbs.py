@@ -8,8 +8,11 @@ from mypy_extensions import i64
 from postroom.ledger.format.records import RecordType
 from postroom.manager.consuming import registry as consumers
 from postroom.manager.consuming.dispatch import has_room
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations import tap
+from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.kernel.consumer import Consumer
-from postroom.manager.kernel.core import NEVER_TOLD, Core
+from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Alarm, Sink
 from postroom.manager.kernel.errors import (
     CheckpointReplaced,
@@ -24,8 +27,7 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.group_transitions import ASSIGNED_SLOT
 from postroom.manager.kernel.options import USAGE_TRANSMISSION, ConsumerOptions
-from postroom.manager.queues import registry as queues
-from postroom.manager.queues import tap
+from postroom.manager.kernel.turn_state import NEVER_TOLD
 from postroom.manager.queues.queue import Queue
 from postroom.manager.spark.assignment import write_open
 from postroom.manager.spark.assignment_end import consume_through, give_back_some
@@ -34,6 +36,7 @@ from postroom.manager.spark.subscription import (
     SparkSubscription,
     SparkSubscriptionDefinition,
     definition_of,
+    spark_subscriptions_of,
 )
 from postroom.model import numbers as n
 from postroom.model.packed import PACKED_BYTES
@@ -64,7 +67,7 @@ _LASTING: Final = ("queue", "selector")
 
 def find(core: Core, name: str) -> SparkSubscription:
     """The Spark subscription of that name, one that has ended too; raises SparkSubscriptionNotFound."""
-    spark = core.spark_subscriptions.get(name)
+    spark = spark_subscriptions_of(core).by_name.get(name)
     if spark is None:
         raise SparkSubscriptionNotFound(f"there is no Spark subscription {name!r}")
     return spark
@@ -77,7 +80,8 @@ def create(core: Core, definition: SparkSubscriptionDefinition, user: str) -> Sp
     Raises SparkSubscriptionExists, SubscriptionEnded, NameNotAllowed, DefinitionInvalid, QueueNotFound,
     NotAllowed, AccessRefused, SelectorRefused, LimitExceeded.
     """
-    existing = core.spark_subscriptions.get(definition.name)
+    subscriptions = spark_subscriptions_of(core)
+    existing = subscriptions.by_name.get(definition.name)
     if existing is not None:
         if existing.definition != definition:
             raise SparkSubscriptionExists(
@@ -86,19 +90,20 @@ def create(core: Core, definition: SparkSubscriptionDefinition, user: str) -> Sp
         _check_lives(existing)
         return existing
     definition.check(core.options)
-    if len(core.spark_subscriptions) >= core.options.max_spark_subscriptions:
+    count = len(subscriptions.by_name)
+    if count >= core.options.max_spark_subscriptions:
         raise LimitExceeded(
-            f"Spark subscription {definition.name!r} can't be created: {len(core.spark_subscriptions)} are "
+            f"Spark subscription {definition.name!r} can't be created: {count} are "
             "the limit (max_spark_subscriptions)"
         )
     queue = queues.find(core, definition.queue)
     _check_queue(queue)
     consumer = consumers.open_consumer(core, queue, Sink(), _consumer_options(core, definition, user))
-    spark = SparkSubscription(core.new_holder_id(), definition, queue, user)
+    spark = SparkSubscription(core.holders.ids.take(), definition, queue, user)
     spark.confirmed = core.ledger.next_position
     spark.assigned = spark.confirmed
-    core.record_holder(spark.id, n.SPARK_SUBSCRIPTION, spark.opened())
-    core.spark_subscriptions[definition.name] = spark
+    core.holders.open(spark.id, n.SPARK_SUBSCRIPTION, spark.opened())
+    subscriptions.by_name[definition.name] = spark
     queue.spark.append(spark)
     tap.begin(core, queue)
     spark.renewed_us = core.now_us
@@ -131,7 +136,7 @@ def _take_part(core: Core, spark: SparkSubscription, consumer: Consumer) -> None
     spark.consumer = consumer
     _keep_history(core)
     has_room(core, consumer, spark)
-    core.woken.append(spark.queue)
+    core.agenda.woken.append(spark.queue)
 
 
 def update(core: Core, definition: SparkSubscriptionDefinition) -> SparkSubscription:
@@ -161,7 +166,7 @@ def delete(core: Core, name: str) -> int:
     spark = find(core, name)
     write_open(core, spark)
     count = int(spark.held.count)
-    del core.spark_subscriptions[name]
+    del spark_subscriptions_of(core).by_name[name]
     spark.deleted = True
     _end(core, spark)
     return count
@@ -173,7 +178,7 @@ def delete_of_queue(core: Core, queue: Queue) -> None:
         if not spark.deleted:
             delete(core, spark.name)
     while queue.returning > 0:
-        core.assignments_left = core.options.max_assigned_per_turn
+        core.budget.assignments = core.options.max_assigned_per_turn
         give_back(core, queue)
 
 
@@ -298,7 +303,7 @@ def _check_checkpoint(spark: SparkSubscription, checkpoint: str, may_be_none: bo
 def _has_room(core: Core, spark: SparkSubscription) -> None:
     if spark.consumer is not None:
         has_room(core, spark.consumer, spark)
-        core.woken.append(spark.queue)
+        core.agenda.woken.append(spark.queue)
 
 
 # --- leases ---------------------------------------------------------------------------------------
@@ -319,7 +324,7 @@ def _heard(core: Core, spark: SparkSubscription) -> None:
 
 def _renewed(core: Core, spark: SparkSubscription, until_us: i64) -> None:
     spark.until_us = until_us
-    core.set_alarm(spark.queue, until_us)
+    core.agenda.set_alarm(spark.queue, until_us)
 
 
 def on_time(core: Core, queue: Queue) -> None:
@@ -328,14 +333,14 @@ def on_time(core: Core, queue: Queue) -> None:
         if spark.ended_us != 0 or spark.deleted:
             continue
         if spark.until_us > core.now_us:
-            core.set_alarm(queue, spark.until_us)
+            core.agenda.set_alarm(queue, spark.until_us)
             continue
         _run_out(core, spark, TIME_OVER)
 
 
 def let_history_go(core: Core, reason: str) -> None:
     """What is kept for those that have not read it is more than there is room for: end the slowest."""
-    living = [each for each in core.spark_subscriptions.values() if each.consumer is not None]
+    living = [each for each in spark_subscriptions_of(core).by_name.values() if each.consumer is not None]
     if living:
         _run_out(core, min(living, key=_by_confirmed), reason)
 
@@ -353,18 +358,19 @@ def _run_out(core: Core, spark: SparkSubscription, reason: str) -> None:
         spark.lost_last = spark.assigned
         what += f", assigned from position {spark.lost_first} to {spark.lost_last}"
     spark.reason = reason
-    core.spark_leases_ended += 1
+    spark_subscriptions_of(core).leases_ended += 1
     core.effects.alarms.append(Alarm("spark-subscription-ended", spark.name, f"{reason}: {what}"))
     _end(core, spark)
 
 
 def _keep_history(core: Core) -> None:
     """What nobody has confirmed yet must stay to be read."""
+    subscriptions = spark_subscriptions_of(core)
     unread: i64 = NEVER_TOLD
-    for spark in core.spark_subscriptions.values():
+    for spark in subscriptions.by_name.values():
         if spark.consumer is not None and spark.confirmed < unread:
             unread = spark.confirmed + 1
-    core.unread_from = unread
+    subscriptions.unread_from = unread
 
 
 def _end(core: Core, spark: SparkSubscription) -> None:
@@ -390,22 +396,22 @@ def give_back(core: Core, queue: Queue) -> None:
     for spark in list(queue.spark):
         if spark.consumer is not None:
             continue
-        while spark.held.count > 0 and core.assignments_left > 0:
-            core.assignments_left -= give_back_some(core, spark, core.assignments_left)
+        while spark.held.count > 0 and core.budget.assignments > 0:
+            core.budget.assignments -= give_back_some(core, spark, core.budget.assignments)
         if spark.held.count == 0 and not spark.returned:
             spark.returned = True
             queue.returning -= 1
             if spark.deleted:
                 _forget(core, spark)
     if queue.returning > 0:
-        core.leave_for_next_turn(queue)
+        core.agenda.leave_for_next_turn(queue)
     else:
-        core.woken.append(queue)
+        core.agenda.woken.append(queue)
 
 
 def _forget(core: Core, spark: SparkSubscription) -> None:
     spark.queue.spark.remove(spark)
-    core.record_holder_closed(spark.id, n.SPARK_SUBSCRIPTION)
+    core.holders.close(spark.id, n.SPARK_SUBSCRIPTION)
 
 
 def _write(core: Core, spark: SparkSubscription) -> None:
@@ -427,10 +433,10 @@ def restore(core: Core, recovered: "Recovered") -> None:
     for spark in by_id.values():
         if spark.consumer is not None:
             has_room(core, spark.consumer, spark)
-            core.woken.append(spark.queue)
+            core.agenda.woken.append(spark.queue)
         elif spark.held.count > 0:
             spark.queue.returning += 1
-            core.leave_for_next_turn(spark.queue)
+            core.agenda.leave_for_next_turn(spark.queue)
         elif spark.deleted:
             _forget(core, spark)
         else:
@@ -439,12 +445,12 @@ def restore(core: Core, recovered: "Recovered") -> None:
 
 def _restore_one(core: Core, id: int, last: int, told: dict[str, object]) -> SparkSubscription:
     definition = definition_of(told)
-    queue = core.queues[definition.queue]
+    queue = destinations_of(core).queues[definition.queue]
     spark = SparkSubscription(id, definition, queue, str(told["user"]))
     spark.restore(told)
     queue.spark.append(spark)
     if not spark.deleted:
-        core.spark_subscriptions[definition.name] = spark
+        spark_subscriptions_of(core).by_name[definition.name] = spark
     if last > spark.assigned:
         spark.assigned = last  # what was lost is not there any more to tell
         _write(core, spark)

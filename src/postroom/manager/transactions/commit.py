@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from postroom.ledger.format.block import Group
 from postroom.manager.consuming.settlement import exclude, let_go, take_up
+from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.consumer import Consumer, Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
@@ -29,21 +30,22 @@ from postroom.manager.producing.upload import Upload
 from postroom.manager.queues.duplicate_detection import HAS_TWIN, forget, has_twin, note, remember
 from postroom.manager.queues.placement import add_committed, delay, ended, why_put_waits
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.queues.returned_entries import come_back, redelivery_delay_us, turn_down
 from postroom.manager.spark.sink import admit_to_branch
+from postroom.manager.transactions.xa_branch import branches_of
+from postroom.manager.undeliverable.returned_entries import come_back, redelivery_delay_us, turn_down
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
 
 def begin(core: Core) -> Transaction:
     """Open a transaction; raises LimitExceeded."""
-    if len(core.transactions) >= core.options.max_transactions:
+    if len(core.transactions.local) >= core.options.max_transactions:
         raise LimitExceeded(
             f"{core.options.max_transactions} open transactions are the limit (max_transactions)"
         )
     limit = core.options.max_transaction_entries
-    transaction = Transaction(core.new_holder_id(), core.now_us, n.LOCAL_TRANSACTION, limit, b"")
-    core.transactions[int(transaction.id)] = transaction
+    transaction = Transaction(core.holders.ids.take(), core.now_us, n.LOCAL_TRANSACTION, limit, b"")
+    core.transactions.local[int(transaction.id)] = transaction
     return transaction
 
 
@@ -69,7 +71,7 @@ def make_room(core: Core, transaction: Transaction, count: i64 = 1, size: i64 = 
     check_open(transaction)
     limit = transaction.max_entries
     if transaction.kind == n.XA_BRANCH:
-        core.branches.touch(transaction.id, core.now_us)
+        branches_of(core).touch(transaction.id, core.now_us)
     if transaction.kind == n.SPARK_BRANCH:
         admit_to_branch(core, transaction, count, size)
     elif len(transaction.puts) + len(transaction.receipts) + count > limit:
@@ -78,7 +80,7 @@ def make_room(core: Core, transaction: Transaction, count: i64 = 1, size: i64 = 
         raise LimitExceeded(why)
     if not transaction.recorded:
         transaction.recorded = True
-        core.record_holder(transaction.id, transaction.kind, transaction.detail)
+        core.holders.open(transaction.id, transaction.kind, transaction.detail)
 
 
 def _option_of(transaction: Transaction) -> str:
@@ -145,7 +147,7 @@ def dispose(
     if transaction.acquired:
         receipt.acquired = transaction.acquired.pop(entry, None) is not None
     transaction.receipts.append(receipt)
-    core.provisional(first)
+    core.durability.provisional(first)
     return receipt
 
 
@@ -236,7 +238,7 @@ def prepare(core: Core, transaction: Transaction) -> None:
     before = transaction.kind
     transaction.kind = n.XA_PREPARED
     remember(transaction)
-    core.record_holder(transaction.id, transaction.kind, transaction.detail)
+    core.holders.open(transaction.id, transaction.kind, transaction.detail)
     groups: list[Group] = []
     for causes in (0, n.UNBORN):
         puts = [entry for entry in transaction.puts if entry.causes == causes]
@@ -252,7 +254,7 @@ def time_out(core: Core) -> None:
     """Roll back transactions that have been open too long."""
     due_us = next_timeout_us(core)
     while due_us != 0 and due_us <= core.now_us:
-        transaction = next(iter(core.transactions.values()))
+        transaction = next(iter(core.transactions.local.values()))
         rollback(core, transaction)
         transaction.failed = f"rolled back after {core.options.transaction_timeout_ms} ms (time-out)"
         transaction.timed_out = True
@@ -261,34 +263,35 @@ def time_out(core: Core) -> None:
 
 def next_timeout_us(core: Core) -> i64:
     """When the oldest open transaction runs out; 0 never."""
-    if not core.transactions or core.options.transaction_timeout_ms == 0:
+    if not core.transactions.local or core.options.transaction_timeout_ms == 0:
         return 0
-    return next(iter(core.transactions.values())).begun_us + core.options.transaction_timeout_ms * 1000
+    return next(iter(core.transactions.local.values())).begun_us + core.options.transaction_timeout_ms * 1000
 
 
 def _take_leave(core: Core, transaction: Transaction) -> None:
     transaction.decided = True
-    del core.transactions[int(transaction.id)]
+    del core.transactions.local[int(transaction.id)]
 
 
 def close(core: Core, transaction: Transaction) -> None:
     """It is decided: as a holder it is no more."""
     if transaction.recorded:
-        core.record_holder_closed(transaction.id, transaction.kind)
+        core.holders.close(transaction.id, transaction.kind)
     else:
-        core.holder_ids.give_back(transaction.id)
+        core.holders.ids.give_back(transaction.id)
     let_go_of(core, transaction)
 
 
 def let_go_of(core: Core, transaction: Transaction) -> None:
     """It holds nothing any more."""
+    subscriptions = subscriptions_of(core)
     transaction.puts = []
     transaction.receipts = []
     transaction.acquired = {}
     transaction.disposals = {}
-    if core.doomed:
-        core.forsaken.extend(core.doomed)
-        core.doomed.clear()
+    if subscriptions.doomed:
+        subscriptions.forsaken.extend(subscriptions.doomed)
+        subscriptions.doomed.clear()
 
 
 def _record(core: Core, transaction: Transaction, event: i64, groups: list[Group]) -> i64:
@@ -324,7 +327,7 @@ def _make_available(core: Core, transaction: Transaction, position: i64) -> None
             continue
         if entry.flags & n.FLAG_REPORTS != 0:
             core.reports.note(entry, n.FEEDBACK_COA)
-        core.woken.append(entry.queue)
+        core.agenda.woken.append(entry.queue)
         add_committed(core, as_queue(entry.queue), entry)
 
 

@@ -3,10 +3,11 @@
 import heapq
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from mypy_extensions import i64
 
+from postroom.manager.kernel.core import Core
 from postroom.model.xa import UNPREPARED, BranchState, XaCode, Xid
 
 if TYPE_CHECKING:
@@ -207,3 +208,8 @@ class Branches:
         if branch.keeper is not None:
             del branch.keeper.ended[int(branch.transaction.id)]
             branch.keeper = None
+
+
+def branches_of(core: Core) -> Branches:
+    """Those of a queue manager."""
+    return cast(Branches, core.state(Branches))

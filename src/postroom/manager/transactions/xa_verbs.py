@@ -13,7 +13,6 @@ from postroom.manager.kernel.errors import NotAllowed, XaError
 from postroom.manager.kernel.transaction import Receipt, Transaction
 from postroom.manager.producing.blocked_sends import refuse_transacted
 from postroom.manager.queues.duplicate_detection import HAS_TWIN, has_twin
-from postroom.manager.queues.returned_entries import come_back, redelivery_delay_us
 from postroom.manager.transactions import commit as transactions
 from postroom.manager.transactions.xa_branch import (
     DECIDED_BY,
@@ -21,8 +20,10 @@ from postroom.manager.transactions.xa_branch import (
     HEURISTIC_STATES,
     Branch,
     XaSession,
+    branches_of,
     detail_of,
 )
+from postroom.manager.undeliverable.returned_entries import come_back, redelivery_delay_us
 from postroom.model import numbers as n
 from postroom.model.xa import (
     IN_DOUBT,
@@ -60,6 +61,7 @@ Received = list[tuple[Consumer, Entry]]
 def start(core: Core, session: XaSession, xid: Xid, flags: int, timeout_s: int) -> Branch:
     """Have ``session`` work on a branch: a new one, which is to be prepared within ``timeout_s`` (0: the
     default is for it), or as TMJOIN and TMRESUME say. Raises XaError."""
+    branches = branches_of(core)
     verb = _START_VERBS.get(flags)
     if verb is None:
         raise XaError(XaCode.XAER_INVAL, f"flags {flags:#x} of start must be TMNOFLAGS, TMJOIN or TMRESUME")
@@ -71,10 +73,10 @@ def start(core: Core, session: XaSession, xid: Xid, flags: int, timeout_s: int) 
         _hear_none(core, xid)
         branch = _new(core, session, xid)
         if timeout_s > 0:
-            core.branches.limit(branch, core.now_us + timeout_s * 1_000_000)
+            branches.limit(branch, core.now_us + timeout_s * 1_000_000)
     else:
         branch = _hear(core, xid, verb)
-        core.branches.unkeep(branch)
+        branches.unkeep(branch)
         branch.transaction.ended = False
         _change(core, branch, BranchState.ACTIVE)
     branch.sessions.append(session)
@@ -90,11 +92,11 @@ def _check_free(session: XaSession) -> None:
 
 
 def _new(core: Core, session: XaSession, xid: Xid) -> Branch:
-    branches, limit = core.branches, core.options.max_branches
+    branches, limit = branches_of(core), core.options.max_branches
     if len(branches.by_xid) - len(branches.rolled_back) >= limit:
         raise XaError(XaCode.XAER_RMERR, f"{limit} branches are the limit (max_branches)")
     transaction = Transaction(
-        core.new_holder_id(), core.now_us, n.XA_BRANCH, core.options.max_branch_messages, b""
+        core.holders.ids.take(), core.now_us, n.XA_BRANCH, core.options.max_branch_messages, b""
     )
     branch = Branch(xid, transaction, session.container, session.user, core.now_us)
     transaction.detail = detail_of(branch)
@@ -113,7 +115,7 @@ def end(core: Core, session: XaSession, xid: Xid, flags: int, received: Received
         )
     for consumer, entry in received:
         take_up(core, consumer, entry)
-    branch = core.branches.by_xid.get(xid)
+    branch = branches_of(core).by_xid.get(xid)
     if branch is not None:
         _check_context(session, branch, verb)
     if branch is None or session.branch is not branch:
@@ -154,7 +156,7 @@ def _leave(session: XaSession, branch: Branch) -> None:
 def _rest(core: Core, session: XaSession, branch: Branch, state: BranchState) -> None:
     """Nobody works on the branch now: it takes nothing more until somebody does again."""
     branch.transaction.ended = True
-    core.branches.unkeep(branch)
+    branches_of(core).unkeep(branch)
     branch.keeper = session
     session.ended[int(branch.transaction.id)] = branch
     _change(core, branch, state)
@@ -193,7 +195,7 @@ def prepare(core: Core, xid: Xid) -> XaCode:
         _finish(core, branch)
         return XaCode.XA_RDONLY
     _refuse_twins(core, branch)
-    core.branches.unkeep(branch)
+    branches_of(core).unkeep(branch)
     _change(core, branch, BranchState.PREPARED)
     transaction.detail = detail_of(branch)
     transactions.prepare(core, transaction)
@@ -213,7 +215,7 @@ def _refuse_twins(core: Core, branch: Branch) -> None:
     """Nothing is taken twice: raises XaError, the branch rolled back, where something of it would be."""
     if has_twin(branch.transaction):
         _roll_back(core, branch, cell(XaVerb.GIVE_UP, branch.state).code, HAS_TWIN)
-        core.branches.remove(branch)
+        branches_of(core).remove(branch)
         _refuse(branch)
 
 
@@ -238,7 +240,7 @@ def recover(core: Core, session: XaSession, flags: int) -> list[Xid]:
     session.scanning = flags & int(XaFlag.TMENDRSCAN) == 0
     if not starts:
         return []
-    return [branch.xid for branch in core.branches.by_xid.values() if branch.state in IN_DOUBT]
+    return [branch.xid for branch in branches_of(core).by_xid.values() if branch.state in IN_DOUBT]
 
 
 def forget(core: Core, xid: Xid, verb: XaVerb) -> None:
@@ -257,19 +259,19 @@ def decide_heuristically(core: Core, xid: Xid, verb: XaVerb, user: str) -> None:
     else:
         transactions.decide_against(core, transaction, n.EVENT_UNDO)
     transactions.let_go_of(core, transaction)
-    core.branches.unkeep(branch)
+    branches_of(core).unkeep(branch)
     _change(core, branch, state)
     transaction.kind = n.XA_PREPARED
     transaction.detail = detail_of(branch)
     transaction.recorded = True
-    core.record_holder(transaction.id, n.XA_PREPARED, transaction.detail)
+    core.holders.open(transaction.id, n.XA_PREPARED, transaction.detail)
 
 
 def _finish(core: Core, branch: Branch) -> None:
     branch.transaction.decided = True
     if branch.state != BranchState.ROLLBACK_ONLY:
         transactions.close(core, branch.transaction)
-    core.branches.remove(branch)
+    branches_of(core).remove(branch)
 
 
 # --- what befalls branches ------------------------------------------------------------------------
@@ -277,6 +279,7 @@ def _finish(core: Core, branch: Branch) -> None:
 
 def _roll_back(core: Core, branch: Branch, code: XaCode, why: str, event: i64 = n.EVENT_UNDO) -> None:
     """Undo its work at once, and remember ``code`` for whoever asks."""
+    branches = branches_of(core)
     transaction = branch.transaction
     transaction.failed = f"branch {branch.xid} has been rolled back: {why}"
     transaction.decided = True
@@ -284,20 +287,20 @@ def _roll_back(core: Core, branch: Branch, code: XaCode, why: str, event: i64 = 
     transactions.decide_against(core, transaction, event)
     transactions.close(core, transaction)
     branch.code, branch.why = code, why
-    core.branches.unkeep(branch)
+    branches.unkeep(branch)
     _change(core, branch, BranchState.ROLLBACK_ONLY)
-    remembered = core.branches.rolled_back
+    remembered = branches.rolled_back
     if len(remembered) > core.options.max_rolled_back_branches:
-        core.branches.remove(next(iter(remembered.values())))
+        branches.remove(next(iter(remembered.values())))
     core.ledger.boundary()
 
 
 def give_up_failed(core: Core) -> None:
     """Roll back the branches that this command has made impossible to commit."""
-    failed = core.failed_branches
-    core.failed_branches = []
+    failed = core.transactions.failed_branches
+    core.transactions.failed_branches = []
     for transaction in failed:
-        branch = core.branches.unprepared(transaction.id)
+        branch = branches_of(core).unprepared(transaction.id)
         if branch is not None:
             _roll_back(core, branch, cell(XaVerb.GIVE_UP, branch.state).code, transaction.failed)
 
@@ -305,7 +308,7 @@ def give_up_failed(core: Core) -> None:
 def lose(core: Core, transaction: Transaction, why: str, user: str) -> None:
     """Of the branch that has this transaction something is taken away, by ``user``: it is rolled back, and
     where it is prepared that is a heuristic outcome."""
-    for branch in core.branches.by_xid.values():
+    for branch in branches_of(core).by_xid.values():
         if branch.transaction is transaction:
             break
     else:
@@ -318,23 +321,24 @@ def lose(core: Core, transaction: Transaction, why: str, user: str) -> None:
 
 def time_out(core: Core) -> None:
     """Roll back the branches of which nothing was heard for too long, and those that are over their time."""
+    branches = branches_of(core)
     due_us = _silence_ends_us(core)
     while due_us != 0 and due_us <= core.now_us:
-        branch = next(iter(core.branches.silent.values()))
+        branch = next(iter(branches.silent.values()))
         why = f"nothing was heard of it for {core.options.branch_idle_timeout_ms} ms (branch_idle_timeout_ms)"
         _roll_back(core, branch, cell(XaVerb.TIME_OUT, branch.state).code, why)
         due_us = _silence_ends_us(core)
-    limited = core.branches.first_limited()
+    limited = branches.first_limited()
     while limited is not None and limited.deadline_us <= core.now_us:
         why = "it was not prepared within its transaction timeout"
         _roll_back(core, limited, cell(XaVerb.TIME_OUT, limited.state).code, why)
-        limited = core.branches.first_limited()
+        limited = branches.first_limited()
 
 
 def next_timeout_us(core: Core) -> i64:
     """When the next branch runs out of time; 0 never."""
     silence_us = _silence_ends_us(core)
-    limited = core.branches.first_limited()
+    limited = branches_of(core).first_limited()
     if limited is not None and (silence_us == 0 or limited.deadline_us < silence_us):
         return limited.deadline_us
     return silence_us
@@ -342,9 +346,10 @@ def next_timeout_us(core: Core) -> i64:
 
 def _silence_ends_us(core: Core) -> i64:
     """When the branch that has been silent the longest runs out; 0 never."""
-    if not core.branches.silent or core.options.branch_idle_timeout_ms == 0:
+    branches = branches_of(core)
+    if not branches.silent or core.options.branch_idle_timeout_ms == 0:
         return 0
-    branch = next(iter(core.branches.silent.values()))
+    branch = next(iter(branches.silent.values()))
     return branch.active_us + core.options.branch_idle_timeout_ms * 1000
 
 
@@ -365,7 +370,7 @@ def close_session(core: Core, session: XaSession, lost: bool) -> None:
             code = cell(XaVerb.SESSION_LOST, branch.state).code
             _roll_back(core, branch, code, "its session was lost", n.EVENT_LINK_LOST)
         else:
-            core.branches.unkeep(branch)
+            branches_of(core).unkeep(branch)
             _leave_alone(core, branch)
 
 
@@ -402,7 +407,7 @@ def restore(core: Core, rows: "list[HolderRow]") -> dict[int, Transaction]:
             branch.decided_by = str(told.get(DECIDED_BY, ""))
         transaction.detail = detail_of(branch)
         transaction.recorded = transaction.ended = True
-        core.branches.add(branch)
+        branches_of(core).add(branch)
         found[row.holder] = transaction
     return found
 
@@ -421,17 +426,18 @@ def restore_held(transaction: Transaction, entry: Entry) -> None:
 
 def _hear(core: Core, xid: Xid, verb: XaVerb) -> Branch:
     """The branch, if the table lets it hear ``verb`` now; else raises XaError as the table says."""
-    branch = core.branches.by_xid.get(xid)
+    branches = branches_of(core)
+    branch = branches.by_xid.get(xid)
     if branch is None:
         code = cell(verb, BranchState.NONEXISTENT).code
         raise XaError(code, f"there is no branch {xid} (any more)")
     answer = cell(verb, branch.state)
     if answer.code == XaCode.XA_OK:
         branch.active_us = core.now_us
-        core.branches.place(branch)
+        branches.place(branch)
         return branch
     if answer.to == BranchState.NONEXISTENT:
-        core.branches.remove(branch)
+        branches.remove(branch)
     if is_rolled_back(answer.code):
         _refuse(branch)
     said, state = verb.name.lower().replace("_", " "), branch.state.name.lower().replace("_", " ")
@@ -439,7 +445,7 @@ def _hear(core: Core, xid: Xid, verb: XaVerb) -> Branch:
 
 
 def _hear_none(core: Core, xid: Xid) -> None:
-    branch = core.branches.by_xid.get(xid)
+    branch = branches_of(core).by_xid.get(xid)
     answer = cell(XaVerb.START, BranchState.NONEXISTENT if branch is None else branch.state)
     if answer.code != XaCode.XA_OK:
         raise XaError(answer.code, f"there is a branch {xid} already: join or resume it, or take another Xid")
@@ -454,4 +460,4 @@ def _change(core: Core, branch: Branch, state: BranchState) -> None:
         branch.state = state
         branch.since_us = core.now_us
     branch.active_us = core.now_us
-    core.branches.place(branch)
+    branches_of(core).place(branch)

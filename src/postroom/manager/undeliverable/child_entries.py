@@ -9,6 +9,8 @@ from mypy_extensions import i64
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.message.message_head import scan_head
 from postroom.ledger.format.entry_records import Arrival
+from postroom.manager.destinations import routing, tap
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
@@ -17,13 +19,10 @@ from postroom.manager.kernel.memory import stored
 from postroom.manager.kernel.outgoing_sections import expiry_flag
 from postroom.manager.kernel.overrides import birth_us
 from postroom.manager.kernel.overrides import expiry_us as override_expiry_us
-from postroom.manager.queues import tap
 from postroom.manager.queues.annotations import annotate
 from postroom.manager.queues.message_ids import ids_of
 from postroom.manager.queues.placement import add_delayed, add_new
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.queues.topic import Topic
-from postroom.manager.topics import routing
 from postroom.model import numbers as n
 from postroom.model.ids import NO_IDS, MessageIds
 
@@ -177,4 +176,4 @@ def wake(core: Core, queue: Queue) -> None:
     """Something new is on ``queue``: have it dispatched, if anybody waits there, when this command is
     over."""
     if queue.attached.ready or queue.attached.browsers or queue.schedule.watched:
-        core.woken.append(queue)
+        core.agenda.woken.append(queue)

@@ -6,11 +6,11 @@ from typing import Final
 
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.ledger.errors import LedgerCorrupt
+from postroom.manager.destinations import registry as queues
 from postroom.manager.headers.dead_letter_header import DEAD_LETTER, header_for
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.transitions import step
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.undeliverable.child_entries import make_child, may_leave

@@ -9,6 +9,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
@@ -19,7 +21,6 @@ from postroom.manager.kernel.options import QueueDefinition
 from postroom.manager.kernel.transaction import Disposal
 from postroom.manager.kernel.transitions import step
 from postroom.manager.producing.put import new_entry
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import Queue
 from postroom.model import numbers as n
@@ -33,7 +34,7 @@ NO_BODY: Final = b""
 
 def queue_for_undelivered(core: Core) -> Queue:
     """The queue `UNDELIVERED`, made when it is first needed."""
-    queue = core.queues.get(UNDELIVERED)
+    queue = destinations_of(core).queues.get(UNDELIVERED)
     return queue if queue is not None else queues.make_own(core, QueueDefinition(UNDELIVERED))
 
 

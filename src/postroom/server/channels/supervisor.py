@@ -13,7 +13,7 @@ from postroom.amqp.engine.states import UNOPENED
 from postroom.amqp.errors import LINK_DETACH_FORCED, NOT_ALLOWED, NOT_FOUND, AmqpError
 from postroom.channel.wire import CALL_BACK, CHANNEL_IN_USE, CHANNEL_STOPPED
 from postroom.manager.channels import triggering
-from postroom.manager.channels.channel import Channel
+from postroom.manager.channels.channel import Channel, channels_of
 from postroom.manager.kernel.errors import ChannelInUse, ChannelNotFound, LimitExceeded, NotAllowed
 from postroom.model.channel import PROTOCOL_AMQP, RECEIVER, SENDER, SERVER, ChannelDefinition
 from postroom.model.channel_states import ChannelEvent, ChannelState, Role, Verdict, role_of
@@ -57,7 +57,7 @@ class Channels:
 
     def restore(self, now_us: int) -> None:
         """Take up the channels that the queue manager has; once, after its own restart."""
-        for channel in self._manager.core.channels.values():
+        for channel in channels_of(self._manager.core).by_name.values():
             self._supervise(channel, now_us).restore(now_us)
 
     def all(self) -> list[Supervised]:
@@ -248,8 +248,8 @@ class Channels:
 
     def triggered(self, now_us: int) -> None:
         """The queue manager has noticed something on transmission queues."""
-        core = self._manager.core
-        names, core.triggered = core.triggered, []
+        channels = channels_of(self._manager.core)
+        names, channels.triggered = channels.triggered, []
         for name in names:
             for channel in list(self._armed.get(name, ())):
                 channel.happened(ChannelEvent.TRIGGER, "triggered", now_us)

@@ -17,11 +17,11 @@ from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, AmqpErro
 from postroom.amqp.frames.performatives import Attach, Coordinator, Source, Target
 from postroom.amqp.frames.termini import DURABILITY_CONFIGURATION, EXPIRY_NEVER
 from postroom.channel.wire import CHANNEL_ADDRESS
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.kernel.name_rules import UNDELIVERED, is_pattern
 from postroom.manager.queues.queue import Queue, Subscription
-from postroom.manager.queues.topic import Topic
 from postroom.server.channels.receiving_link import grant_receiving
 from postroom.server.channels.sending_link import grant_sending
 from postroom.server.configuration.config import is_reserved

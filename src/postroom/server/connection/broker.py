@@ -20,11 +20,13 @@ from postroom.ledger.format.block import BlockBuilder
 from postroom.ledger.retention.kept_history import NEVER
 from postroom.ledger.retention.leases import Lease, Leases
 from postroom.ledger.storage.body_requests import Body
-from postroom.manager.kernel.core import NEVER_TOLD
+from postroom.manager.channels.channel import channels_of
 from postroom.manager.kernel.effects import Effects, Fetch, IdRead
 from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.turn_state import NEVER_TOLD
 from postroom.manager.manager import QueueManager
-from postroom.manager.queues.unreadable_bodies import UNREADABLE_DELAY_US
+from postroom.manager.spark.subscription import spark_subscriptions_of
+from postroom.manager.undeliverable.unreadable_bodies import UNREADABLE_DELAY_US
 from postroom.model.message import MessageHead
 from postroom.server.alarms import BODIES_UNREADABLE, Alarms
 from postroom.server.channels.dead_letter_handlers import DeadLetterHandlers
@@ -216,7 +218,7 @@ class Broker:
         self._tend(now_us)
         self.channels.end_turn(now_us)
         self._commit()
-        if self.manager.core.triggered:
+        if channels_of(self.manager.core).triggered:
             self.channels.triggered(now_us)
         self.wants_turn = False
         if self._release(now_us):
@@ -290,7 +292,7 @@ class Broker:
 
     def idle(self) -> bool:
         """Whether nothing waits for the disk; provisional work doesn't."""
-        builder, wanted_through = self.ledger.builder, self.manager.core.wanted_through()
+        builder, wanted_through = self.ledger.builder, self.manager.core.durability.wanted_through()
         provisional = self.durable_through >= wanted_through < builder.next_position - 1
         return not self.ledger.in_flight and not self._waiting and (provisional or builder.empty())
 
@@ -339,7 +341,7 @@ class Broker:
         core, leases = self.manager.core, self.ledger.leases
         if leases.also_reason:
             self.manager.spark_subscriptions.let_history_go(leases.also_reason, now_us)
-        unread = core.unread_from
+        unread = spark_subscriptions_of(core).unread_from
         if unread != self._unread_from:
             self._unread_from = unread
             leases.also_keep(NEVER if unread == NEVER_TOLD else int(unread))
@@ -352,14 +354,14 @@ class Broker:
         effects = self.manager.take_effects()
         self._take_at_once(effects)
         if self._after or not effects.empty():
-            self._waiting.append(Waiting(self.manager.core.wanted_through(), effects, self._after))
+            self._waiting.append(Waiting(self.manager.core.durability.wanted_through(), effects, self._after))
             self._after = []
         if self._somebody_waits():
             self._submit()
 
     def _somebody_waits(self) -> bool:
         """Whether the ledger has been given anything but provisional work, or very much of that."""
-        builder, wanted_through = self.ledger.builder, self.manager.core.wanted_through()
+        builder, wanted_through = self.ledger.builder, self.manager.core.durability.wanted_through()
         if self.stopping or wanted_through == builder.next_position - 1:
             return True
         bound = min(

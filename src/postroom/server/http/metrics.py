@@ -16,6 +16,8 @@ from postroom import __version__
 from postroom._build import compiled
 from postroom.ledger.ledger import Ledger
 from postroom.manager.queues.queue import Queue
+from postroom.manager.spark.sink import sinks_of
+from postroom.manager.spark.subscription import spark_subscriptions_of
 from postroom.model.codes import Outcome
 from postroom.server.connection.broker import Broker
 
@@ -111,7 +113,7 @@ class BrokerCollector(Collector):
         return since
 
     def _sink_families(self) -> Iterator[Metric]:
-        sinks = self._broker.manager.core.sinks
+        sinks = sinks_of(self._broker.manager.core)
         for name, what, value in (
             ("branches", "Undecided branches of Spark sinks", len(sinks.branches)),
             ("messages", "Messages in them", sinks.messages),
@@ -122,8 +124,8 @@ class BrokerCollector(Collector):
         yield CounterMetricFamily("postroom_sink_leases_ended", what, value=int(sinks.leases_ended))
 
     def _spark_subscription_families(self) -> Iterator[Metric]:
-        core = self._broker.manager.core
-        known = list(core.spark_subscriptions.values())
+        subscriptions = spark_subscriptions_of(self._broker.manager.core)
+        known = list(subscriptions.by_name.values())
         for name, what, value in (
             ("subscriptions", "Spark subscriptions in force", sum(not one.over for one in known)),
             ("messages", "Messages that they hold", sum(int(one.held.count) for one in known)),
@@ -131,7 +133,7 @@ class BrokerCollector(Collector):
         ):
             yield GaugeMetricFamily(f"postroom_spark_{name}", what, value=value)
         what = "Spark subscriptions ended because nothing was heard of them, or for want of room"
-        yield CounterMetricFamily("postroom_spark_leases_ended", what, value=int(core.spark_leases_ended))
+        yield CounterMetricFamily("postroom_spark_leases_ended", what, value=int(subscriptions.leases_ended))
 
 
 _COUNTED: Final = {

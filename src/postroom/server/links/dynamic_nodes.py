@@ -17,11 +17,11 @@ from postroom.amqp.frames.termini import (
     DELETE_ON_NO_LINKS_OR_MESSAGES,
     DELETE_ON_NO_MESSAGES,
 )
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.kernel.options import KIND_QUEUE, KIND_TOPIC
 from postroom.manager.manager import QueueManager
-from postroom.manager.queues.topic import Topic
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.links.terminus import TEMPORARY_QUEUE, TEMPORARY_TOPIC, means_topic
 

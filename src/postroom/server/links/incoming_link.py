@@ -27,6 +27,7 @@ from postroom.amqp.frames.performatives import RCV_SECOND, Attach, Target
 from postroom.amqp.frames.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER
 from postroom.amqp.message.message_head import scan_head, to_address
 from postroom.ledger.format.records import CHUNK_BODY_BYTES
+from postroom.manager.destinations.routing import slows_down
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import PRESETTLED
@@ -35,7 +36,6 @@ from postroom.manager.kernel.name_rules import UNDELIVERED
 from postroom.manager.names.remote_queues import ResolvedName
 from postroom.manager.producing.flow_control import Pace
 from postroom.manager.queues.queue import Subscription
-from postroom.manager.topics.routing import slows_down
 from postroom.model.message import MessageHead
 from postroom.server.configuration.config import is_reserved
 from postroom.server.links.bound_link import BoundLink

@@ -10,7 +10,7 @@ from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Modified, Rej
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.manager import QueueManager
-from postroom.manager.queues.returned_entries import NOT_ASKED
+from postroom.manager.undeliverable.returned_entries import NOT_ASKED
 from postroom.server.links.terminus import MAX_PROPERTY_MS
 
 if TYPE_CHECKING:

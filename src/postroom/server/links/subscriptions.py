@@ -11,10 +11,10 @@ from typing import Final
 from postroom.amqp.errors import INVALID_FIELD, NOT_FOUND, AmqpError
 from postroom.amqp.frames.performatives import Attach, Source
 from postroom.amqp.frames.termini import DURABILITY_NONE, EXPIRY_NEVER
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.errors import QueueNotFound, SubscriptionInUse
 from postroom.manager.manager import QueueManager
 from postroom.manager.queues.queue import Queue
-from postroom.manager.topics.registry import Subscribing
 from postroom.server.links.terminus import GLOBAL, SHARED, Filters
 
 NAME_DELIMITER: Final = "|"

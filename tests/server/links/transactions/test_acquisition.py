@@ -203,7 +203,7 @@ def test_a_lost_connection_gives_all_of_it_back(broker: BrokerThread, queue: str
         controller.dispose(event.delivery_id, TransactionalState(txn_id, ACCEPTED))
         peer.round_trip()
     broker.wait_until(lambda b: int(b.manager.queues[queue].statistics.current) == 2)
-    broker.wait_until(lambda b: not b.manager.core.transactions)
+    broker.wait_until(lambda b: not b.manager.core.transactions.local)
 
 
 def test_a_control_link_that_closes_takes_it_back(controller: Controller) -> None:
@@ -251,7 +251,7 @@ def test_after_a_time_out_it_has_gone_back_and_outcomes_of_then_mean_nothing(que
         controller.send("a")
         txn_id = controller.declare()
         controller.receiver.flow(1, txn_id=txn_id)
-        broker.wait_until(lambda b: not b.manager.core.transactions)
+        broker.wait_until(lambda b: not b.manager.core.transactions.local)
         peer.round_trip()
         old = [event.delivery_id for event in peer.of(TransferReceived)]
         (again,) = receive(controller, controller.receiver, None, 1)

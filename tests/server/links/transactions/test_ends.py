@@ -112,7 +112,7 @@ def narrow(queue: str) -> Iterator[Controller]:
 
 
 def none_open(controller: Controller) -> None:
-    controller.broker.wait_until(lambda b: not b.manager.core.transactions)
+    controller.broker.wait_until(lambda b: not b.manager.core.transactions.local)
 
 
 def test_a_transaction_that_is_open_too_long_is_rolled_back(hasty: Controller) -> None:

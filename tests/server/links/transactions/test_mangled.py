@@ -33,6 +33,7 @@ from postroom.amqp.frames.performatives import (
     Transfer,
 )
 from postroom.amqp.message.sections import Message, Properties
+from postroom.manager.transactions.xa_branch import branches_of
 from postroom.model.xa import BranchState, XaFlag, Xid
 from postroom.server.connection.binding import ConnectionBinding
 from tests.server.connection.test_mangled import MESSAGE, NOW_US, Neighbour, attach, neighbour, settle
@@ -169,8 +170,8 @@ def hear(neighbour: Neighbour, speech: Speech, piece_bytes: int) -> ConnectionBi
 def check_nothing_is_open(neighbour: Neighbour) -> None:
     """The connection was lost: nobody works on anything, though branches of ended sessions may be there."""
     core = neighbour.broker.manager.core
-    assert not core.transactions
-    for branch in core.branches.by_xid.values():
+    assert not core.transactions.local
+    for branch in branches_of(core).by_xid.values():
         assert branch.state != BranchState.ACTIVE
         assert not branch.sessions
 

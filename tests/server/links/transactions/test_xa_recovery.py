@@ -10,6 +10,7 @@ from postroom.amqp.engine.events import TransferReceived
 from postroom.amqp.frames.outcomes import TransactionalState
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.message.sections import Data, Header, Message, Properties, Value
+from postroom.manager.transactions.xa_branch import branches_of
 from postroom.model.xa import XaCode, XaFlag, Xid
 from postroom.server.configuration.config import QueueConfig, TransactionsConfig
 from tests.server.harness import BrokerThread, make_config
@@ -176,7 +177,7 @@ def test_a_silent_branch_is_rolled_back_and_a_prepared_one_never() -> None:
         controller = Controller(broker, peer, "q")
         prepared(controller, kept)
         controller.send("gone", controller.start(silent))
-        broker.wait_until(lambda b: bool(b.manager.core.branches.rolled_back))
+        broker.wait_until(lambda b: bool(branches_of(b.manager.core).rolled_back))
         assert controller.end(silent) == C.XA_RBTIMEOUT
         assert controller.verb("COMMIT", kept) == C.XA_OK
         assert controller.depth() == (1, 1)
@@ -190,7 +191,7 @@ def test_a_branch_that_is_not_prepared_in_its_time_is_rolled_back_and_a_prepared
         controller.end(kept)
         assert controller.verb("PREPARE", kept) == C.XA_OK
         controller.send("gone", controller.start(late, UInt(0), UInt(1)))
-        broker.wait_until(lambda b: bool(b.manager.core.branches.rolled_back))
+        broker.wait_until(lambda b: bool(branches_of(b.manager.core).rolled_back))
         assert controller.end(late) == C.XA_RBTIMEOUT
         assert controller.verb("COMMIT", kept) == C.XA_OK
         assert controller.depth() == (1, 1)

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from postroom import __version__
-from postroom.manager.kernel import totals
+from postroom.manager.destinations import totals
 from postroom.manager.kernel.options import QUEUE_DEFAULTS
+from postroom.manager.producing.blocked_sends import blocked_sends_of
+from postroom.manager.producing.quotas import quotas_of
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE
 from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import OK, Attributes, Request, Response
@@ -45,6 +47,8 @@ class Brokers(ListedEntityType["Broker"]):
     def shown(self, thing: "Broker") -> Attributes:
         broker = thing
         leases, core = broker.ledger.leases.all(), broker.manager.core
+        quotas, blocked = quotas_of(core), blocked_sends_of(core)
+        thresholds = quotas.thresholds
         return {
             **super().shown(broker),
             "version": __version__,
@@ -61,14 +65,14 @@ class Brokers(ListedEntityType["Broker"]):
             "unsynced_bytes": broker.unsynced_bytes(),
             "space_low": broker.ledger.space_low,
             "alarms": [alarm.as_map() for alarm in broker.alarms.all()],
-            "blocked_sends": core.blocked_sends,
-            "blocked_bytes": core.blocked_bytes,
+            "blocked_sends": blocked.count,
+            "blocked_bytes": blocked.bytes,
             "reports_made": core.reports.made,
             "reports_unmade": core.reports.unmade,
-            "quota_messages_used": core.broker_pool.messages,
-            "quota_bytes_used": core.broker_pool.bytes,
-            "messages_threshold_us": core.thresholds.messages_time_us() if core.thresholds else 0,
-            "bytes_threshold_us": core.thresholds.bytes_time_us() if core.thresholds else 0,
+            "quota_messages_used": quotas.broker_pool.messages,
+            "quota_bytes_used": quotas.broker_pool.bytes,
+            "messages_threshold_us": 0 if thresholds is None else thresholds.messages_time_us(),
+            "bytes_threshold_us": 0 if thresholds is None else thresholds.bytes_time_us(),
             "leases": len(leases),
             "leases_broken": sum(not lease.in_force for lease in leases),
             **totals.totals(core),

@@ -5,11 +5,11 @@ from collections.abc import Container, Mapping
 from dataclasses import fields, replace
 from typing import Final, TypeVar
 
+from postroom.manager.destinations.switches import SWITCH_ATTRIBUTES, switches_of
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.options import IDENTITY_FIELDS, QUEUE_SETTINGS, USAGE_NORMAL, QueueDefinition
 from postroom.manager.kernel.statistics import HeldByAll, Statistics
 from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.switches import SWITCH_ATTRIBUTES, switches_of
 from postroom.model.settings import types_of
 from postroom.server.management.entities.holders import holders_of
 from postroom.server.management.entity_type import ListedEntityType, Operation

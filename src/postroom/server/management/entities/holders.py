@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.message_store.holders import BrowseLock, ConfirmIdHolder
 from postroom.manager.queues.queue import Queue
-from postroom.manager.transactions.xa_branch import Branch
+from postroom.manager.transactions.xa_branch import Branch, branches_of
 from postroom.model.codes import HolderKind
 from postroom.server.management.request import Attributes
 
@@ -97,4 +97,4 @@ def _transactions(broker: "Broker") -> dict[int, Attributes]:
 
 
 def _branches(broker: "Broker") -> Iterable[Branch]:
-    return broker.manager.core.branches.by_xid.values()
+    return branches_of(broker.manager.core).by_xid.values()

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from postroom.manager.destinations.switches import SWITCH_ATTRIBUTES, switches_of
+from postroom.manager.destinations.topic import Topic
+from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.errors import QueueNotFound
 from postroom.manager.kernel.options import KIND_TOPIC, QUEUE_SETTINGS
 from postroom.manager.queues.queue import Subscription
-from postroom.manager.queues.switches import SWITCH_ATTRIBUTES, switches_of
-from postroom.manager.queues.topic import Topic
 from postroom.model.entity_types import SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.management.entities.destinations import Destinations, MessageHolders
@@ -29,7 +30,7 @@ class Topics(Destinations[Topic]):
     type: Final = TOPIC_TYPE
 
     def make_columns(self) -> Columns[Topic]:
-        patterns = self.manager.core.patterns
+        patterns = subscriptions_of(self.manager.core).patterns
         return {
             **same_named(*QUEUE_SETTINGS, "auto_created", "temporary", "durably_paused", of="definition"),
             "dynamic": lambda topic: topic.name.startswith(DYNAMIC_PREFIX),
@@ -55,7 +56,7 @@ class Topics(Destinations[Topic]):
     def shown(self, thing: Topic) -> Attributes:
         counters = thing.statistics.snapshot()
         counted = {name: counters[name] for name in _COUNTERS}
-        sums = _sums(self.manager.core.patterns.exactly(thing.name))
+        sums = _sums(subscriptions_of(self.manager.core).patterns.exactly(thing.name))
         return super().shown(thing) | switches_of(thing) | counted | sums
 
     def _create(self, request: Request, now_us: int) -> Response:

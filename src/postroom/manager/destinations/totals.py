@@ -5,11 +5,12 @@ Little is counted twice as messages come and go: sums are made when somebody ask
 is kept up (`statistics.HeldByAll`), since its peak can't be found afterwards.
 """
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from postroom.manager.kernel.statistics import CURRENT, SLOT_NAMES, Beginning, Statistics
+from postroom.manager.destinations.tables import destinations_of
+from postroom.manager.kernel.statistics import CURRENT, SLOT_NAMES, Beginning
 from postroom.model.codes import Outcome
 
 if TYPE_CHECKING:
@@ -18,41 +19,9 @@ if TYPE_CHECKING:
 _OUTCOMES: Final = tuple(outcome for outcome in Outcome if outcome > Outcome.CONSUMED)
 
 
-@final
-class Removed:
-    """What the queues that are no more have counted since the start or the last reset."""
-
-    def __init__(self) -> None:
-        self.begin_again()
-
-    def begin_again(self) -> None:
-        self.received: i64 = 0
-        self.received_bytes: i64 = 0
-        self.consumed: i64 = 0
-        self.ended: list[int] = [0] * len(Outcome)
-        self.ended_bytes: i64 = 0
-        self.beginning = Beginning()
-        self.consumers_total: i64 = 0
-        self.blocked_total: i64 = 0
-        self.blocked_us: i64 = 0
-
-    def add(self, statistics: Statistics) -> None:
-        """A queue goes."""
-        self.received += statistics.received
-        self.received_bytes += statistics.received_bytes
-        self.consumed += statistics.consumed
-        self.ended_bytes += statistics.ended_bytes
-        self.beginning.add_other(statistics.beginning)
-        self.consumers_total += statistics.consumers_total
-        self.blocked_total += statistics.blocked_total
-        self.blocked_us += statistics.blocked_us
-        for outcome in _OUTCOMES:
-            self.ended[outcome] += statistics.ended[outcome]
-
-
 def totals(core: "Core") -> dict[str, int]:
     """All counters by the names that a queue's have."""
-    removed = core.removed
+    removed = core.counters.removed
     received, received_bytes, consumed = removed.received, removed.received_bytes, removed.consumed
     consumers_total, blocked_total, blocked_us = (
         removed.consumers_total,
@@ -61,11 +30,11 @@ def totals(core: "Core") -> dict[str, int]:
     )
     ended, ended_bytes = list(removed.ended), removed.ended_bytes
     beginning = Beginning()
-    beginning.since_us = core.counting_since_us
+    beginning.since_us = core.counters.since_us
     beginning.add_other(removed.beginning)
     slots: dict[str, list[int]] = {name: [0, 0] for name in SLOT_NAMES[CURRENT:]}
     consumers: i64 = 0
-    for queue in core.queues.values():
+    for queue in destinations_of(core).queues.values():
         each = queue.statistics
         for name, (count, size) in each.slots().items():
             slots[name][0] += count
@@ -81,7 +50,7 @@ def totals(core: "Core") -> dict[str, int]:
         beginning.add_other(each.beginning)
         for outcome in _OUTCOMES:
             ended[outcome] += each.ended[outcome]
-    held = core.held_by_all
+    held = core.counters.held_by_all
     current, current_bytes = slots["current"]
     told: dict[str, int] = {
         "messages_pending": int(held.depth) - current,
@@ -108,8 +77,9 @@ def totals(core: "Core") -> dict[str, int]:
 
 def reset(core: "Core") -> None:
     """Begin again what runs since the start, of every queue, subscription and topic."""
-    core.counting_since_us = core.now_us
-    core.removed.begin_again()
-    core.held_by_all.reset()
-    for queue in [*core.queues.values(), *core.topics.values()]:
+    destinations = destinations_of(core)
+    core.counters.since_us = core.now_us
+    core.counters.removed.begin_again()
+    core.counters.held_by_all.reset()
+    for queue in [*destinations.queues.values(), *destinations.topics.values()]:
         queue.statistics.reset(core.now_us)

@@ -10,7 +10,7 @@ from postroom.manager.kernel.statistics import HeldByAll
 from postroom.manager.queues.queue import Subscription
 
 if TYPE_CHECKING:
-    from postroom.manager.topics.routing_sets import RoutingSet
+    from postroom.manager.destinations.routing_sets import RoutingSet
 
 
 @final

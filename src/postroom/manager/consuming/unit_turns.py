@@ -7,16 +7,16 @@ from typing import Final
 from mypy_extensions import i64
 
 from postroom.ledger.storage.body_requests import Body
+from postroom.manager.consuming.body_fetch import readable, request, wait_for_durable
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import stored
 from postroom.manager.queues.band import Band
-from postroom.manager.queues.body_fetch import readable, request, wait_for_durable
 from postroom.manager.queues.placement import take_out, take_packed, wait_for_turn
 from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.returned_entries import end_delay
 from postroom.manager.queues.units_of_order import Units
 from postroom.manager.spark.held_lookup import held_entries
+from postroom.manager.undeliverable.returned_entries import end_delay
 
 ASKED_AT_A_TIME: Final = 4096
 """Of those that wait, packed, so many become objects at once to have their bodies read."""
@@ -66,7 +66,7 @@ def restored(core: Core, queue: Queue, units: Units) -> None:
     for entry in objects:
         if stored(entry):  # what a prepared branch holds need not be
             units.ask_for(entry)
-    core.woken.append(queue)
+    core.agenda.woken.append(queue)
 
 
 def _find_out(core: Core, queue: Queue, units: Units) -> None:
@@ -113,7 +113,7 @@ def names_read(core: Core, units: Units, copies: list[Entry], bodies: list[Body]
     for copy, body in zip(copies, bodies, strict=True):
         if isinstance(body, bytes) and len(body) == copy.body_len:
             units.join(int(copy.serial), body)
-    core.woken.append(copies[0].queue)
+    core.agenda.woken.append(copies[0].queue)
 
 
 def _judge(core: Core, queue: Queue, units: Units) -> None:

@@ -3,22 +3,25 @@
 from mypy_extensions import i64
 
 from postroom.amqp.message.message_fields import MessageFields
+from postroom.manager.destinations.tables import destinations_of
+from postroom.manager.destinations.topic import Route, Topic
+from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.name_rules import is_pattern
 from postroom.manager.producing import blocked_sends
 from postroom.manager.producing.upload import Upload
 from postroom.manager.queues.queue import Subscription
-from postroom.manager.queues.topic import Route, Topic
 from postroom.model.message import MessageHead
 
 
 def enrol(core: Core, queue: Subscription) -> None:
     """Messages come to the subscription ``queue`` from now on, and it is found by its client and name."""
+    subscriptions = subscriptions_of(core)
     queue.routed = True
-    core.patterns.add(queue.topic, queue)
+    subscriptions.patterns.add(queue.topic, queue)
     if queue.label:
-        core.subscriptions[queue.key()] = queue
+        subscriptions.named[queue.key()] = queue
     forget_routes(core, queue.topic)
     if queue.quota.pool is not None:
         queue.quota.pool.mark()  # one that waits there may need more than will ever fit
@@ -26,12 +29,13 @@ def enrol(core: Core, queue: Subscription) -> None:
 
 def dismiss(core: Core, queue: Subscription) -> None:
     """Nothing comes to it any more."""
+    subscriptions = subscriptions_of(core)
     if not queue.routed:
         return
     queue.routed = False
-    core.patterns.remove(queue.topic, queue)
-    if core.subscriptions.get(queue.key()) is queue:
-        del core.subscriptions[queue.key()]
+    subscriptions.patterns.remove(queue.topic, queue)
+    if subscriptions.named.get(queue.key()) is queue:
+        del subscriptions.named[queue.key()]
     forget_routes(core, queue.topic)
     if queue.quota.pool is not None and queue.quota.has_own_pool:
         blocked_sends.free_line(core, queue.quota.pool)
@@ -42,9 +46,9 @@ def dismiss(core: Core, queue: Subscription) -> None:
 def forget_routes(core: Core, pattern: str) -> None:
     """The routes of the topics that ``pattern`` matches are to be found anew."""
     if is_pattern(pattern):
-        core.route_version += 1
+        subscriptions_of(core).route_version += 1
         return
-    topic = core.topics.get(pattern)
+    topic = destinations_of(core).topics.get(pattern)
     if topic is not None:
         topic.route = None
 
@@ -52,16 +56,17 @@ def forget_routes(core: Core, pattern: str) -> None:
 def route_of(core: Core, topic: Topic) -> Route:
     """The subscriptions that match the topic."""
     route = topic.route
-    if route is None or route.version != core.route_version:
+    if route is None or route.version != subscriptions_of(core).route_version:
         route = _find(core, topic)
         topic.route = route
     return route
 
 
 def _find(core: Core, topic: Topic) -> Route:
-    queues = core.patterns.matching(topic.name)
+    subscriptions = subscriptions_of(core)
+    queues = subscriptions.patterns.matching(topic.name)
     queues.sort(key=_by_id)
-    route = Route(queues, core.route_version)
+    route = Route(queues, subscriptions.route_version)
     for queue in queues:
         if queue.choosy():
             route.choosy = True
@@ -115,12 +120,13 @@ def fields_of(head: MessageHead, body: bytes | None, upload: Upload | None) -> M
 
 def set_of(core: Core, route: Route, takers: list[Subscription]) -> i64:
     """What an arrival names as its queues: the one, or the set of ``takers``, all or part of ``route``."""
+    subscriptions = subscriptions_of(core)
     if len(takers) == 1:
         return takers[0].id
     if takers is not route.queues:
-        return core.routing_sets.find(members_of(takers)).id
+        return subscriptions.routing_sets.find(members_of(takers)).id
     found = route.set
     if found is None or found.dropped:
-        found = core.routing_sets.find(members_of(takers))
+        found = subscriptions.routing_sets.find(members_of(takers))
         route.set = found
     return found.id

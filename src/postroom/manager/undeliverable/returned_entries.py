@@ -9,7 +9,6 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import admit
 from postroom.manager.kernel.transitions import step
-from postroom.manager.queues.expiry import expire, expired
 from postroom.manager.queues.placement import add_again, add_committed, delay, ended, why_held_back
 from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.undeliverable.dead_letters import (
@@ -20,6 +19,7 @@ from postroom.manager.undeliverable.dead_letters import (
     keeps_rejected,
     over_limit,
 )
+from postroom.manager.undeliverable.expiry import expire, expired
 from postroom.model import numbers as n
 
 NO_GROWTH: Final = 100
@@ -75,7 +75,7 @@ def come_back(core: Core, entry: Entry, event: int, delay_us: i64, detail: bytes
         ended(core, entry)
         return
     if settle_down(core, entry):
-        core.woken.append(entry.queue)
+        core.agenda.woken.append(entry.queue)
 
 
 def turn_down(core: Core, entry: Entry, consumer: Consumer | None, condition: str, description: str) -> None:
@@ -112,7 +112,7 @@ def end_delays(core: Core, queue: Queue) -> None:
             break
         end_delay(core, queue, entry)
         left -= 1
-    core.set_alarm(queue, queue.delayed.next_us())
+    core.agenda.set_alarm(queue, queue.delayed.next_us())
 
 
 def end_delay(core: Core, queue: Queue, entry: Entry) -> None:
@@ -137,4 +137,4 @@ def end_delay(core: Core, queue: Queue, entry: Entry) -> None:
         add_committed(core, queue, entry)
     else:
         add_again(core, queue, entry)
-    core.woken.append(queue)
+    core.agenda.woken.append(queue)

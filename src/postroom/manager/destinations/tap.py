@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from mypy_extensions import i64
 
+from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.model import numbers as n
@@ -15,8 +16,9 @@ from postroom.model import numbers as n
 
 def set_leased(core: Core, names: frozenset[str]) -> None:
     """Leases in force name these queues, subscriptions and topics, whether there are such or not."""
-    before, core.leased_names = core.leased_names, names
-    for queue in core.queues_by_id.values():
+    destinations = destinations_of(core)
+    before, destinations.leased_names = destinations.leased_names, names
+    for queue in core.destinations.values():
         if queue.name in names and queue.name not in before:
             begin(core, queue)
         elif queue.name in before and queue.name not in names:
@@ -26,7 +28,7 @@ def set_leased(core: Core, names: frozenset[str]) -> None:
 def begin(core: Core, queue: Destination) -> None:
     """One reason more to store the bodies of what comes to ``queue``."""
     if queue.taps == 0:
-        core.tapped += 1
+        destinations_of(core).tapped += 1
     queue.taps += 1
 
 
@@ -34,12 +36,12 @@ def end(core: Core, queue: Destination) -> None:
     """One reason less."""
     queue.taps -= 1
     if queue.taps == 0:
-        core.tapped -= 1
+        destinations_of(core).tapped -= 1
 
 
 def look(core: Core, queue: Destination) -> None:
     """A queue is new: a lease may have named it before."""
-    if queue.name in core.leased_names:
+    if queue.name in destinations_of(core).leased_names:
         begin(core, queue)
 
 
@@ -47,13 +49,13 @@ def forget(core: Core, queue: Destination) -> None:
     """It is no more."""
     if queue.taps != 0:
         queue.taps = 0
-        core.tapped -= 1
+        destinations_of(core).tapped -= 1
 
 
 def flag(core: Core, queues: Sequence[Destination], flags: i64, body: bytes | None) -> i64:
     """FLAG_TAPPED if the body of an arrival with ``flags`` for these is to be stored though nobody else needs
     it; else 0."""
-    if core.tapped == 0 or body is None or flags & n.FLAG_BODY_STORED != 0:
+    if destinations_of(core).tapped == 0 or body is None or flags & n.FLAG_BODY_STORED != 0:
         return 0
     for queue in queues:
         if queue.taps != 0:

@@ -3,10 +3,10 @@ some are."""
 
 from mypy_extensions import i64
 
+from postroom.manager.destinations import registry as queues
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.transitions import step
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.backlog import Backlog, Chunk, earliest
 from postroom.manager.queues.placement import ended, take_out, watch_live
 from postroom.manager.queues.queue import Queue, as_queue
@@ -49,12 +49,12 @@ def scan(core: Core, queue: Queue) -> None:
         if left > 0 and band.backlog.count > 0:
             left = _scan_backlog(core, queue, band.backlog, left)
     if left <= 0:
-        core.set_alarm(queue, core.now_us)
+        core.agenda.set_alarm(queue, core.now_us)
         return
     soonest = next_expiry_us(queue)
     if soonest != 0:
         again = core.now_us + core.options.expiry_scan_ms * 1000
-        core.set_alarm(queue, soonest if soonest > again else again)
+        core.agenda.set_alarm(queue, soonest if soonest > again else again)
 
 
 def next_expiry_us(queue: Queue) -> i64:

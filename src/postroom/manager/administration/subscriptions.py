@@ -4,6 +4,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from postroom.manager.administration import deletion as administration
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations import routing
+from postroom.manager.destinations.tables import destinations_of
+from postroom.manager.destinations.topic import Topic
+from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.errors import (
     NotAllowed,
@@ -14,10 +19,7 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.name_rules import SUBSCRIPTION_MARK, check_pattern, is_pattern
 from postroom.manager.kernel.options import KIND_SUBSCRIPTION, KIND_TOPIC
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.queue import Queue, Subscription
-from postroom.manager.queues.topic import Topic
-from postroom.manager.topics import routing
 from postroom.model import numbers as n
 
 DOOMED_CHECK_US: Final = 1_000_000
@@ -50,7 +52,7 @@ class Subscribing:
 
 def find(core: Core, name: str) -> Topic:
     """The topic of that name; raises QueueNotFound."""
-    topic = core.topics.get(name)
+    topic = destinations_of(core).topics.get(name)
     if topic is None:
         raise QueueNotFound(f"there is no topic {name!r}")
     return topic
@@ -62,7 +64,7 @@ def delete(core: Core, topic: Topic, if_unused: bool, forced: bool, user: str) -
     Raises QueueInUse: somebody consumes and ``if_unused`` or the topic is temporary, or a transaction or a
     Spark subscription holds messages of a subscription, and it isn't ``forced``.
     """
-    subscribed = core.patterns.exactly(topic.name)
+    subscribed = subscriptions_of(core).patterns.exactly(topic.name)
     consumers = sum(len(queue.attached.consumers) for queue in subscribed)
     if consumers and (if_unused or topic.definition.temporary):
         raise QueueInUse(f"topic {topic.name!r} has {consumers} consumers")
@@ -100,7 +102,11 @@ def subscribe(core: Core, wanted: Subscribing) -> Subscription:
     check_pattern(wanted.topic)
     if not is_pattern(wanted.topic):
         queues.find_or_create_topic(core, wanted.topic)
-    existing = core.subscriptions.get((wanted.client, wanted.name, wanted.durable)) if wanted.name else None
+    existing = (
+        subscriptions_of(core).named.get((wanted.client, wanted.name, wanted.durable))
+        if wanted.name
+        else None
+    )
     if existing is not None:
         if _same(existing, wanted):
             return existing
@@ -132,10 +138,11 @@ def _same(existing: Subscription, wanted: Subscribing) -> bool:
 
 
 def _create(core: Core, wanted: Subscribing) -> Subscription:
-    node = core.topics.get(wanted.topic)
+    destinations = destinations_of(core)
+    node = destinations.topics.get(wanted.topic)
     template = core.options.new_queue(wanted.topic, KIND_TOPIC) if node is None else node.definition
     name = _queue_name(core, wanted)
-    if name in core.queues:
+    if name in destinations.queues:
         raise QueueExists(f"{wanted.text()} can't be created: another has the queue name {name!r}")
     definition = replace(
         template,
@@ -160,14 +167,14 @@ def _create(core: Core, wanted: Subscribing) -> Subscription:
 def _queue_name(core: Core, wanted: Subscribing) -> str:
     """TOPIC::CLIENT/NAME, or TOPIC::NAME for a global one. One that isn't durable has "~" before its name, or
     is numbered."""
-    name = wanted.name if wanted.durable else f"~{wanted.name or core.next_queue_id}"
+    name = wanted.name if wanted.durable else f"~{wanted.name or destinations_of(core).next_id}"
     client = f"{wanted.client}/" if wanted.client else ""
     return f"{wanted.topic}{SUBSCRIPTION_MARK}{client}{name}"
 
 
 def durable(core: Core, client: str, name: str) -> Subscription:
     """The durable subscription of that client ("": global) and name; raises QueueNotFound."""
-    queue = core.subscriptions.get((client, name, True))
+    queue = subscriptions_of(core).named.get((client, name, True))
     if queue is None:
         whose = f"client {client!r} has" if client else "there is"
         raise QueueNotFound(f"{whose} no durable subscription {name!r}")
@@ -191,15 +198,16 @@ def unsubscribe(core: Core, queue: Queue, forced: bool, user: str) -> None:
 def forsake(core: Core, queue: Queue) -> None:
     """Nobody uses ``queue``, a subscription that isn't durable or is to end: it goes when this command is
     over."""
-    core.forsaken.append(queue)
+    subscriptions_of(core).forsaken.append(queue)
 
 
 def end_forsaken(core: Core) -> None:
     """End the subscriptions that nobody uses, and temporary queues from before the start; one of which a
     transaction holds something, as soon as it is decided, one of which anybody else does, soon after he lets
     go."""
-    forsaken = core.forsaken
-    core.forsaken = []
+    subscriptions = subscriptions_of(core)
+    forsaken = subscriptions.forsaken
+    subscriptions.forsaken = []
     for queue in forsaken:
         if queue.deleted or queue.attached.consumers or queue.spark:
             continue
@@ -208,8 +216,8 @@ def end_forsaken(core: Core) -> None:
                 routing.dismiss(core, queue)
             queues.update(core, replace(queue.definition, temporary=True))  # a restart ends it, too
             administration.clear(core, queue, n.EVENT_DELETE)
-            core.set_alarm(queue, core.now_us + DOOMED_CHECK_US)
-            if queue not in core.doomed:
-                core.doomed.append(queue)
+            core.agenda.set_alarm(queue, core.now_us + DOOMED_CHECK_US)
+            if queue not in subscriptions.doomed:
+                subscriptions.doomed.append(queue)
         else:
             administration.delete(core, queue, False, False)

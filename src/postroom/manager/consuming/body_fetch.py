@@ -11,7 +11,7 @@ from postroom.manager.kernel.memory import check_body, keep_body, shared_body
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.placement import take_out
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.queues.unreadable_bodies import without_body
+from postroom.manager.undeliverable.unreadable_bodies import without_body
 from postroom.model import numbers as n
 
 
@@ -30,7 +30,7 @@ def fetch_entry(core: Core, queue: Queue, entry: Entry) -> None:
     if queue.bodies.fetching or entry.fetching:
         return
     if take_shared(core, queue, entry):
-        core.woken.append(queue)
+        core.agenda.woken.append(queue)
     elif readable(core, entry):
         queue.bodies.fetching = True
         request(core, [entry])
@@ -63,14 +63,14 @@ def _missing(core: Core, queue: Queue, band: Band) -> list[Entry]:
 
 def readable(core: Core, entry: Entry) -> bool:
     """Whether the block that holds the body is on disk."""
-    return entry.body_serial <= core.durable_through
+    return entry.body_serial <= core.durability.through
 
 
 def wait_for_durable(core: Core, queue: Queue) -> None:
     """The next body of ``queue`` can be read once its block is durable."""
     if not queue.bodies.waits_for_durable:
         queue.bodies.waits_for_durable = True
-        core.waiting_for_durable.append(queue)
+        core.durability.waiting.append(queue)
 
 
 def request(core: Core, wanted: list[Entry]) -> None:
@@ -99,9 +99,9 @@ def _wait_for_other(core: Core, entry: Entry) -> bool:
     """Whether the body is being read for another subscription; a browser's copy waits for nobody."""
     if entry.flags & n.FLAG_PUBLISHED == 0 or entry.state == n.START:
         return False
-    waiting = core.shared_reads.get(entry.body_serial)
+    waiting = core.memory.shared_reads.get(entry.body_serial)
     if waiting is None:
-        core.shared_reads[entry.body_serial] = []
+        core.memory.shared_reads[entry.body_serial] = []
         return False
     waiting.append(entry)
     as_queue(entry.queue).bodies.awaited += 1
@@ -114,11 +114,11 @@ def arrived(core: Core, entry: Entry, body: Body) -> None:
     _take(core, entry, body)
     if entry.flags & n.FLAG_PUBLISHED == 0:
         return
-    for other in core.shared_reads.pop(entry.body_serial, []):
+    for other in core.memory.shared_reads.pop(entry.body_serial, []):
         other.fetching = False
         as_queue(other.queue).bodies.awaited -= 1
         _take(core, other, body)
-        core.woken.append(other.queue)
+        core.agenda.woken.append(other.queue)
 
 
 def _take(core: Core, entry: Entry, body: Body) -> None:

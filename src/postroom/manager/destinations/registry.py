@@ -8,6 +8,10 @@ from typing import Final
 from postroom.ledger.format.records import RecordType
 from postroom.manager.channels import triggering
 from postroom.manager.channels.get_inhibited import set_inhibited
+from postroom.manager.destinations import routing, switches, tap
+from postroom.manager.destinations.tables import destinations_of
+from postroom.manager.destinations.topic import Topic
+from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Detach
@@ -22,11 +26,9 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.name_rules import RESERVED_PREFIX
 from postroom.manager.kernel.options import KIND_QUEUE, KIND_SUBSCRIPTION, KIND_TOPIC, QueueDefinition
+from postroom.manager.names.remote_queues import names_of
 from postroom.manager.producing import quota_registry as quotas
-from postroom.manager.queues import switches, tap
 from postroom.manager.queues.queue import Queue, Subscription, as_queue
-from postroom.manager.queues.topic import Topic
-from postroom.manager.topics import routing
 from postroom.model.names import split_address
 
 _QUEUE_DEFINED: Final = int(RecordType.QUEUE_DEFINED)
@@ -35,7 +37,7 @@ _QUEUE_DELETED: Final = int(RecordType.QUEUE_DELETED)
 
 def find(core: Core, name: str) -> Queue:
     """The queue of that name; raises QueueNotFound."""
-    queue = core.queues.get(name)
+    queue = destinations_of(core).queues.get(name)
     if queue is None:
         raise QueueNotFound(f"there is no queue {name!r}")
     return queue
@@ -46,34 +48,37 @@ def find_or_create(core: Core, name: str) -> Queue:
 
     Raises QueueNotFound, NameNotAllowed, LimitExceeded.
     """
-    queue = core.queues.get(name)
+    destinations = destinations_of(core)
+    queue = destinations.queues.get(name)
     if queue is None:
-        _check_creation(core, name, KIND_QUEUE, KIND_TOPIC if name in core.topics else "")
+        _check_creation(core, name, KIND_QUEUE, KIND_TOPIC if name in destinations.topics else "")
         queue = as_queue(create(core, replace(core.options.new_queue(name, KIND_QUEUE), auto_created=True)))
     return queue
 
 
 def find_or_create_topic(core: Core, name: str) -> Topic:
     """The topic likewise."""
-    topic = core.topics.get(name)
+    destinations = destinations_of(core)
+    topic = destinations.topics.get(name)
     if topic is None:
-        _check_creation(core, name, KIND_TOPIC, KIND_QUEUE if name in core.queues else "")
+        _check_creation(core, name, KIND_TOPIC, KIND_QUEUE if name in destinations.queues else "")
         create(core, replace(core.options.new_queue(name, KIND_TOPIC), auto_created=True))
-        topic = core.topics[name]
+        topic = destinations.topics[name]
     return topic
 
 
 def _check_creation(core: Core, name: str, kind: str, other_kind: str) -> None:
-    """Raise unless one of ``kind`` may be made by attaching. The name is one of ``other_kind``; "" of none."""
+    """Raise unless one of ``kind`` may be made by attaching; ``other_kind`` has the name, or ("") nothing."""
     if other_kind:
         raise QueueNotFound(f"there is no {kind} {name!r}: that name is a {other_kind}'s")
     if not core.options.auto_create:
         raise QueueNotFound(f"there is no {kind} {name!r}, and {kind}s are not created by attaching")
     if name.startswith(RESERVED_PREFIX):
         raise NameNotAllowed(f"{name!r}: names beginning with {RESERVED_PREFIX!r} belong to the broker")
-    if core.auto_created >= core.options.max_auto_created_queues:
+    auto_created = destinations_of(core).auto_created
+    if auto_created >= core.options.max_auto_created_queues:
         raise LimitExceeded(
-            f"{kind} {name!r} can't be created: {core.auto_created} auto-created queues and topics are the "
+            f"{kind} {name!r} can't be created: {auto_created} auto-created queues and topics are the "
             f"limit (max_auto_created_queues); delete some or create the {kind} explicitly"
         )
 
@@ -84,7 +89,8 @@ def create(core: Core, definition: QueueDefinition) -> Destination:
 
     Raises QueueExists, NameNotAllowed, DefinitionInvalid, LimitExceeded.
     """
-    existing = core.queues.get(definition.name) or core.topics.get(definition.name)
+    destinations = destinations_of(core)
+    existing = destinations.queues.get(definition.name) or destinations.topics.get(definition.name)
     if existing is not None:
         if existing.definition == definition:
             return existing
@@ -92,7 +98,7 @@ def create(core: Core, definition: QueueDefinition) -> Destination:
         raise QueueExists(f"{kind} {definition.name!r} exists with another definition; delete it first")
     definition.check()
     _check_names(core, definition)
-    if len(core.queues) + len(core.topics) >= core.options.max_queues:
+    if len(destinations.queues) + len(destinations.topics) >= core.options.max_queues:
         raise LimitExceeded(
             f"{definition.kind} {definition.name!r} can't be created: {core.options.max_queues} queues, "
             "topics and subscriptions are the limit (max_queues)"
@@ -100,19 +106,20 @@ def create(core: Core, definition: QueueDefinition) -> Destination:
     quotas.check(core, definition)
     queue = _make(core, definition)
     if definition.auto_created:
-        core.set_alarm(queue, core.now_us + core.options.auto_created_idle_ms * 1000)
+        core.agenda.set_alarm(queue, core.now_us + core.options.auto_created_idle_ms * 1000)
     return queue
 
 
 def _check_names(core: Core, definition: QueueDefinition) -> None:
     """Raise QueueExists for the name of a remote queue, DefinitionInvalid for one, or an address of a queue
     elsewhere, as dead-letter queue."""
-    remote = core.names.definitions
+    destinations = destinations_of(core)
+    remote = names_of(core).definitions
     if definition.name in remote:
         raise QueueExists(f"there is a remote queue {definition.name!r}: delete that first")
     for key in ("dead_letter_queue", "expiry_queue"):
         other = definition.dead_letter_queue if key == "dead_letter_queue" else definition.expiry_queue
-        here = other in core.queues or other in core.topics
+        here = other in destinations.queues or other in destinations.topics
         if not here and (other in remote or split_address(other)[1] != ""):
             raise DefinitionInvalid(
                 f"queue {definition.name!r}: {key} is {other!r}, a remote queue; must be one here", key
@@ -125,7 +132,7 @@ def make_own(core: Core, definition: QueueDefinition) -> Queue:
 
 
 def _make(core: Core, definition: QueueDefinition) -> Destination:
-    queue = register(core, int(core.next_queue_id), definition)
+    queue = register(core, int(destinations_of(core).next_id), definition)
     _write(core, queue)
     return queue
 
@@ -133,7 +140,10 @@ def _make(core: Core, definition: QueueDefinition) -> Destination:
 def update(core: Core, definition: QueueDefinition) -> Destination:
     """Give the queue or topic of that name another definition. Raises QueueNotFound, DefinitionInvalid,
     QueueInUse."""
-    of_kind: Mapping[str, Destination] = core.topics if definition.kind == KIND_TOPIC else core.queues
+    destinations = destinations_of(core)
+    of_kind: Mapping[str, Destination] = (
+        destinations.topics if definition.kind == KIND_TOPIC else destinations.queues
+    )
     queue = of_kind.get(definition.name)
     if queue is None:
         raise QueueNotFound(f"there is no {definition.kind} {definition.name!r}")
@@ -143,11 +153,11 @@ def update(core: Core, definition: QueueDefinition) -> Destination:
     if isinstance(queue, Queue):
         _check_use(queue, definition)
     if definition != queue.definition:
-        core.auto_created += int(definition.auto_created) - int(queue.definition.auto_created)
+        destinations.auto_created += int(definition.auto_created) - int(queue.definition.auto_created)
         queue.define(definition, core.options.max_message_bytes)
         quotas.bind(core, queue)
-        core.route_version += 1
-        core.names.forget()
+        subscriptions_of(core).route_version += 1
+        names_of(core).forget()
         _write(core, queue)
     return queue
 
@@ -180,11 +190,12 @@ def _write(core: Core, queue: Destination) -> None:
 
 def register(core: Core, id: int, definition: QueueDefinition) -> Destination:
     """Make the queue, subscription or topic known, without writing anything."""
+    destinations = destinations_of(core)
     queue = _instance(core, id, definition)
     queue.schedule.active_us = core.now_us
     queue.statistics.beginning.since_us = core.now_us
-    core.queues_by_id[id] = queue
-    core.names.forget()
+    core.destinations[id] = queue
+    names_of(core).forget()
     quotas.bind(core, queue)
     switches.at_startup(core, queue)
     tap.look(core, queue)
@@ -193,45 +204,47 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Destination:
         triggering.look(core, queue)
     if isinstance(queue, Subscription):
         routing.enrol(core, queue)
-    if id >= core.next_queue_id:
-        core.next_queue_id = id + 1
+    if id >= destinations.next_id:
+        destinations.next_id = id + 1
     if definition.auto_created:
-        core.auto_created += 1
+        destinations.auto_created += 1
     return queue
 
 
 def _instance(core: Core, id: int, definition: QueueDefinition) -> Destination:
+    destinations = destinations_of(core)
     bound = core.options.max_message_bytes
     if definition.kind == KIND_TOPIC:
-        topic = core.topics[definition.name] = Topic(id, definition, bound, core.held_by_all)
+        topic = destinations.topics[definition.name] = Topic(id, definition, bound, core.counters.held_by_all)
         return topic
     if definition.kind == KIND_SUBSCRIPTION:
-        queue: Queue = Subscription(id, definition, bound, core.held_by_all)
+        queue: Queue = Subscription(id, definition, bound, core.counters.held_by_all)
     else:
-        queue = Queue(id, definition, bound, core.held_by_all)
-    core.queues[definition.name] = queue
+        queue = Queue(id, definition, bound, core.counters.held_by_all)
+    destinations.queues[definition.name] = queue
     return queue
 
 
 def remove(core: Core, queue: Destination, detail: bytes = b"") -> None:
     """Write that the queue, which is empty, is no more (``detail``: how that came), and forget it; its
     senders are detached."""
+    destinations = destinations_of(core)
     core.ledger.record(_QUEUE_DELETED, 0, queue.id, 0, 0, 0, detail)
     if isinstance(queue, Topic):
-        del core.topics[queue.name]
+        del destinations.topics[queue.name]
     else:
-        del core.queues[queue.name]
-        core.removed.add(queue.statistics)
+        del destinations.queues[queue.name]
+        core.counters.removed.add(queue.statistics)
     if isinstance(queue, Subscription):
         routing.dismiss(core, queue)
     quotas.unbind(core, queue)
     tap.forget(core, queue)
-    del core.queues_by_id[int(queue.id)]
+    del core.destinations[int(queue.id)]
     queue.deleted = True
     _detach_producers(core, queue)
-    core.names.forget()
+    names_of(core).forget()
     if queue.definition.auto_created:
-        core.auto_created -= 1
+        destinations.auto_created -= 1
 
 
 def _detach_producers(core: Core, queue: Destination) -> None:
@@ -248,12 +261,13 @@ def target(core: Core, queue: Destination, name: str) -> Destination | None:
 
     It is created if missing, above every limit: what can be delivered nowhere must find room.
     """
+    destinations = destinations_of(core)
     if not name or name == queue.name:
         return None
-    found = core.queues.get(name)
+    found = destinations.queues.get(name)
     if found is not None:
         return found
-    topic = core.topics.get(name)
+    topic = destinations.topics.get(name)
     if topic is not None:
         return topic if routing.route_of(core, topic).queues else None
     return _make(core, core.options.new_queue(name))

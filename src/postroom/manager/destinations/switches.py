@@ -16,6 +16,7 @@ a destination starts with else, its definition says, too.
 from dataclasses import dataclass
 from typing import Final
 
+from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import SwitchUnknown
@@ -43,7 +44,7 @@ class _Switches:
 
 def at_startup(core: Core, queue: Destination) -> None:
     """Set the switches of a destination that comes into being, or back after a restart."""
-    topic = core.topics.get(queue.topic) if isinstance(queue, Subscription) else None
+    topic = destinations_of(core).topics.get(queue.topic) if isinstance(queue, Subscription) else None
     if topic is not None:
         switches = _Switches(
             topic.switches.production_paused,

@@ -1,0 +1,29 @@
+"""The queues and topics of a queue manager by name, and what concerns all of them."""
+
+from typing import cast, final
+
+from mypy_extensions import i64
+
+from postroom.manager.destinations.topic import Topic
+from postroom.manager.kernel.core import Core
+from postroom.manager.queues.queue import Queue
+
+
+@final
+class Destinations:
+    """Queues, subscriptions among them, and topics, each by name."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, Queue] = {}
+        self.topics: dict[str, Topic] = {}
+        self.next_id: i64 = 1
+        self.auto_created: i64 = 0
+        self.leased_names: frozenset[str] = frozenset()
+        """Those that leases in force name, whether there are such or not."""
+        self.tapped: i64 = 0
+        """How many of them all have `Destination.taps`."""
+
+
+def destinations_of(core: Core) -> Destinations:
+    """Those of a queue manager."""
+    return cast(Destinations, core.state(Destinations))
