@@ -45,6 +45,7 @@ from postroom.manager.names.remote_queues import Names
 from postroom.manager.producing import blocked_sends, send
 from postroom.manager.producing import quota_registry as quotas
 from postroom.manager.producing.blocked_sends import BlockedSends
+from postroom.manager.producing.message import Message
 from postroom.manager.producing.quotas import Quotas, quotas_of
 from postroom.manager.producing.unheard_refusals import record_refused
 from postroom.manager.producing.upload import Upload, abort, add_chunk
@@ -327,7 +328,7 @@ class QueueManager(ResourceManager):
         """
         core = self.core
         core.begin(now_us)
-        send.send(core, producer, queue, head, body, None, len(body), sink, token, transaction)
+        send.send(core, producer, queue, Message(head, body), sink, token, transaction)
         turn.finish(self.core)
 
     def refused(
@@ -369,8 +370,8 @@ class QueueManager(ResourceManager):
         body: bytes | None = None
         if not upload.chunks:
             whole, body = None, b""
-        size, producer = upload.size_bytes, upload.producer
-        answer = send.send(self.core, producer, queue, head, body, whole, size, sink, token, transaction)
+        message = Message(head, body, whole)
+        answer = send.send(self.core, upload.producer, queue, message, sink, token, transaction)
         if answer in (send.REFUSED, send.DROPPED):
             abort(self.core, upload)
         upload.over = True

@@ -10,7 +10,6 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.name_rules import is_pattern
 from postroom.manager.producing import blocked_sends
-from postroom.manager.producing.upload import Upload
 from postroom.manager.queues.queue import Subscription
 from postroom.model.message import MessageHead
 
@@ -112,10 +111,9 @@ def _wants(queue: Subscription, fields: MessageFields, container: str) -> bool:
     return selector is None or selector.matches(fields)
 
 
-def fields_of(head: MessageHead, body: bytes | None, upload: Upload | None) -> MessageFields:
-    """What selectors see of a message that is being published."""
-    sections = upload.opening if upload is not None else body
-    return MessageFields(head.priority, head.durable, 0, sections or b"", None)
+def fields_of(head: MessageHead, opening: bytes) -> MessageFields:
+    """What selectors see of a message that is being published, with these sections before its body."""
+    return MessageFields(head.priority, head.durable, 0, opening, None)
 
 
 def set_of(core: Core, route: Route, takers: list[Subscription]) -> i64:

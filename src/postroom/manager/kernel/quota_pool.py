@@ -35,8 +35,8 @@ class _Stretch:
 
     def add(self, send: "BlockedSend") -> None:
         """Have it stand where it belongs."""
-        if self.count == 0 or send.size < self.min_bytes:
-            self.min_bytes = send.size
+        if self.count == 0 or send.message.size < self.min_bytes:
+            self.min_bytes = send.message.size
         at = self._place_of(send)
         if at == len(self.sends) or self.sends[at] is not send:  # else it has stood here before
             self.sends.insert(at, send)
@@ -139,10 +139,10 @@ def _search(stretch: _Stretch, room_bytes: i64, passed: i64) -> "BlockedSend | N
         at += 1
         if send.stretch is not stretch:
             continue
-        if send.size <= room_bytes and send.order > passed and send.is_next():
+        if send.message.size <= room_bytes and send.order > passed and send.is_next():
             return send
-        if smallest < 0 or send.size < smallest:
-            smallest = send.size
+        if smallest < 0 or send.message.size < smallest:
+            smallest = send.message.size
     stretch.min_bytes = smallest
     return None
 
@@ -214,7 +214,7 @@ class Pool:
         head = self.line.first()
         if head is None or head.order <= passed:
             return None
-        return head if head.is_next() and self.fits(head.size) else None
+        return head if head.is_next() and self.fits(head.message.size) else None
 
     def charge(self, count: i64, size: i64) -> None:
         self.messages += count

@@ -14,9 +14,9 @@ from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.effects import Rejected, Sink
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.kernel.transaction import fail
+from postroom.manager.producing.message import Message
 from postroom.manager.producing.unheard_refusals import record_refused
-from postroom.manager.producing.upload import Upload, drop
-from postroom.model.message import MessageHead
+from postroom.manager.producing.upload import drop
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.consumer import Producer
@@ -36,20 +36,17 @@ class BlockedSend:
     """One send that waits."""
 
     __slots__ = (
-        "body",
         "due_us",
-        "head",
+        "message",
         "order",
         "pool",
         "producer",
         "queue",
         "since_us",
         "sink",
-        "size",
         "stretch",
         "token",
         "transaction",
-        "upload",
         "waits",
     )
 
@@ -57,10 +54,7 @@ class BlockedSend:
         self,
         producer: "Producer",
         queue: "Destination",
-        head: MessageHead,
-        body: bytes | None,
-        upload: Upload | None,
-        size: i64,
+        message: Message,
         sink: Sink,
         token: i64,
         transaction: "Transaction | None",
@@ -68,10 +62,7 @@ class BlockedSend:
     ) -> None:
         self.producer = producer
         self.queue = queue
-        self.head = head
-        self.body = body
-        self.upload = upload
-        self.size: i64 = size
+        self.message = message
         self.sink = sink
         self.token: i64 = token
         self.transaction = transaction
@@ -113,7 +104,7 @@ def blocked_sends_of(core: "Core") -> BlockedSends:
 
 def cost(send: BlockedSend) -> i64:
     """What it is charged with where blocked bytes are bounded."""
-    return send.size + ENTRY_OVERHEAD_BYTES
+    return send.message.size + ENTRY_OVERHEAD_BYTES
 
 
 def enter(core: "Core", send: BlockedSend) -> None:
@@ -235,15 +226,15 @@ def reject(core: "Core", send: BlockedSend, condition: str, description: str) ->
     if transaction is not None and (send.token < 0 or transaction.dischargers):
         fail(core, transaction, "a message in it was refused: " + description)
     if send.token < 0:
-        record_refused(core, send.producer, send.queue.name, send.size, condition, description)
+        record_refused(core, send.producer, send.queue.name, send.message.size, condition, description)
     core.effects.rejected.append(Rejected(send.sink, send.token, condition, description))
 
 
 def discard(core: "Core", send: BlockedSend) -> None:
     """Nothing of a send that has left the line stays."""
-    send.body = None
-    if send.upload is not None:
-        drop(core, send.upload)
+    send.message.body = None
+    if send.message.upload is not None:
+        drop(core, send.message.upload)
 
 
 def withdraw_all(core: "Core", producer: "Producer") -> list[int]:
@@ -257,7 +248,7 @@ def withdraw_all(core: "Core", producer: "Producer") -> list[int]:
         if send.token < 0:
             if send.transaction is not None:
                 fail(core, send.transaction, "a pre-settled message in it vanished with its link")
-            record_refused(core, producer, send.queue.name, send.size, NO_ROOM, _WITHDRAWN)
+            record_refused(core, producer, send.queue.name, send.message.size, NO_ROOM, _WITHDRAWN)
         tokens.append(int(send.token))
     return tokens
 
@@ -293,7 +284,7 @@ def time_out(core: "Core") -> None:
 def _timed_out_text(core: "Core", send: BlockedSend) -> str:
     waited_ms = (core.now_us - send.since_us) // 1000
     what = send.pool.what if send.pool is not None else f"queue {send.queue.name!r}"
-    return f"{what} had no room for {send.size} bytes within {waited_ms} ms (the send time-out)"
+    return f"{what} had no room for {send.message.size} bytes within {waited_ms} ms (the send time-out)"
 
 
 def next_timeout_us(core: "Core") -> i64:

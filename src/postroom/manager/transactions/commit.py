@@ -25,8 +25,8 @@ from postroom.manager.kernel.memory import admit, stored
 from postroom.manager.kernel.transaction import Receipt, Transaction, fail
 from postroom.manager.kernel.transitions import lose, step
 from postroom.manager.producing.blocked_sends import refuse_transacted
-from postroom.manager.producing.put import due_of, new_entry, upload_size
-from postroom.manager.producing.upload import Upload
+from postroom.manager.producing.message import Message
+from postroom.manager.producing.put import due_of, new_entry
 from postroom.manager.queues.duplicate_detection import HAS_TWIN, forget, has_twin, note, remember
 from postroom.manager.queues.placement import add_committed, delay, ended, why_put_waits
 from postroom.manager.queues.queue import Queue, as_queue
@@ -34,7 +34,6 @@ from postroom.manager.spark.sink import admit_to_branch
 from postroom.manager.transactions.xa_branch import branches_of
 from postroom.manager.undeliverable.returned_entries import come_back, redelivery_delay_us, turn_down
 from postroom.model import numbers as n
-from postroom.model.message import MessageHead
 
 
 def begin(core: Core) -> Transaction:
@@ -92,23 +91,12 @@ def put(
     transaction: Transaction,
     producer: Producer,
     queue: Queue,
-    head: MessageHead,
-    body: bytes | None,
-    upload: Upload | None,
+    message: Message,
 ) -> Entry:
     """Put provisionally: invisible until the commit. Raises as `make_room`."""
-    make_room(core, transaction, 1, len(body) if body is not None else upload_size(upload))
-    entry = new_entry(
-        core,
-        producer,
-        queue,
-        head,
-        body,
-        upload,
-        due_of(core, head),
-        transaction,
-    )
-    note(queue, head, transaction)
+    make_room(core, transaction, 1, message.size)
+    entry = new_entry(core, producer, queue, message, due_of(core, message.head), transaction)
+    note(queue, message.head, transaction)
     hold_put(core, transaction, entry)
     return entry
 
