@@ -18,7 +18,7 @@ from postroom.manager.channels.undelivered import Action, Asked, ReceivedMessage
 from postroom.manager.headers import dead_letter_header
 from postroom.manager.headers.dead_letter_header import DeadLetterHeader
 from postroom.manager.kernel.options import ManagerOptions
-from postroom.manager.undeliverable.discard import UNDELIVERED
+from postroom.manager.producing.discard import UNDELIVERED
 from postroom.model.channel import ChannelDefinition
 from postroom.model.codes import Event, Outcome
 from postroom.model.mq import Reason, Report

@@ -19,8 +19,8 @@ from postroom.manager.kernel.memory import stored
 from postroom.manager.kernel.statistics import SLOT_NAMES, Beginning, slot_of
 from postroom.manager.producing.blocked_sends import blocked_sends_of
 from postroom.manager.queues.entry_lookup import spots
+from postroom.manager.queues.held_lookup import held_entries
 from postroom.manager.queues.queue import Queue
-from postroom.manager.spark.held_lookup import held_entries
 from postroom.manager.spark.sink import sinks_of
 from postroom.model.codes import Outcome, State
 from postroom.model.tables import relation
@@ -52,7 +52,7 @@ def check_counters(core: Core) -> None:
         _check_queue(queue, entries)
         charged[queue.quota.pool] += len(entries)
         objects += sum(entry.counted for entry in entries)
-        objects += sum(len(chunk.objects) for spark in queue.spark for chunk in spark.held.seen())
+        objects += sum(len(chunk.objects) for spark in queue.packed_holders for chunk in spark.held.seen())
         volatile_bytes += sum(_volatile_bytes(entry) for entry in entries if not entry.flags & 32)
         volatile_bytes += sum(ENTRY_OVERHEAD_BYTES for entry in entries if _is_shared(entry))
     held = core.counters.held_by_all
@@ -72,7 +72,7 @@ def check_counters(core: Core) -> None:
     assert destinations_of(core).tapped == sum(node.taps > 0 for node in nodes)
     for node in nodes:
         assert node.taps == (node.name in destinations_of(core).leased_names) + sum(
-            spark.consumer is not None for spark in (node.spark if isinstance(node, Queue) else ())
+            spark.consumer is not None for spark in (node.packed_holders if isinstance(node, Queue) else ())
         )
     assert blocked_sends_of(core).count == sum(
         queue.statistics.blocked for queue in core.destinations.values()

@@ -14,7 +14,7 @@ def _mutation(path: str, old: str, new: str) -> Mutation:
 
 SPARK_MUTATIONS: dict[str, Mutation] = {
     "more-confirmed-than-the-position": _mutation(
-        "manager/spark/held_entries.py",
+        "manager/queues/held_entries.py",
         "            if read_i64_le(self.marks, middle * MARK_BYTES) <= position:\n",
         "            if read_i64_le(self.marks, middle * MARK_BYTES) <= position + 40:\n",
     ),
@@ -29,9 +29,9 @@ SPARK_MUTATIONS: dict[str, Mutation] = {
         "    for rows in recovered.assigned[:0]:\n",
     ),
     "assignment-not-recorded": _mutation(
-        "manager/turn.py",
-        "        assignment.write_all(core)\n",
-        "        pass\n",
+        "manager/spark/subscription_verbs.py",
+        "            write_all(core)\n",
+        "            pass\n",
     ),
     "return-not-recorded": _mutation(
         "manager/kernel/group_transitions.py",

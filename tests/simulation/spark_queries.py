@@ -19,7 +19,7 @@ import numpy as np
 from postroom.amqp.message.sections import Data, Message, decode_message
 from postroom.ledger.reading.body_reader import BodyReader
 from postroom.ledger.reading.reader import LedgerReader
-from postroom.manager.spark.held_lookup import held_serials
+from postroom.manager.queues.held_lookup import held_serials
 from postroom.manager.spark.subscription import SparkSubscriptionDefinition
 from postroom.model.codes import Event, HolderKind
 from postroom.server.connection.binding import ConnectionBinding

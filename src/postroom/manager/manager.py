@@ -17,16 +17,25 @@ from postroom.manager import restore, turn
 from postroom.manager.administration import deletion as administration
 from postroom.manager.administration import pausing
 from postroom.manager.administration import subscriptions as topics
+from postroom.manager.administration.deletion import IdleDestinationPart
 from postroom.manager.administration.message_queries import MessageCursors
-from postroom.manager.administration.subscriptions import Subscribing
+from postroom.manager.administration.pausing import PausePart
+from postroom.manager.administration.subscriptions import ForsakenPart, Subscribing
 from postroom.manager.channels.channel import Channels
+from postroom.manager.channels.triggering import TransmissionQueueListener, TriggerPart
 from postroom.manager.consuming import registry as consumers
 from postroom.manager.consuming import settlement
+from postroom.manager.consuming.body_fetch import BodyFetchPart
+from postroom.manager.consuming.browser import BrowserPart
+from postroom.manager.consuming.dispatch import DispatchPart
+from postroom.manager.consuming.registry import ConsumerPart
+from postroom.manager.consuming.selection import SelectorPart
+from postroom.manager.consuming.unit_turns import UnitOfOrderPart
 from postroom.manager.destinations import registry as queues
 from postroom.manager.destinations import tap
 from postroom.manager.destinations.tables import Destinations, destinations_of
 from postroom.manager.destinations.topic import Topic
-from postroom.manager.destinations.topic_subscriptions import TopicSubscriptions
+from postroom.manager.destinations.topic_subscriptions import TopicSubscriptions, forsake
 from postroom.manager.kernel.consumer import Consumer, Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
@@ -40,28 +49,37 @@ from postroom.manager.kernel.options import (
 from postroom.manager.kernel.quota_definition import Quota, QuotaDefinition
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.message_store import pending_requests
-from postroom.manager.message_store.pending_requests import StoreRequest, StoreRequests
-from postroom.manager.names.remote_queues import Names
+from postroom.manager.message_store.entry_verbs import StoreHolderPart
+from postroom.manager.message_store.pending_requests import StoreRequest, StoreRequestPart, StoreRequests
+from postroom.manager.names.remote_queues import Names, names_of
 from postroom.manager.producing import blocked_sends, send
 from postroom.manager.producing import quota_registry as quotas
 from postroom.manager.producing.blocked_sends import BlockedSends
 from postroom.manager.producing.message import Message
+from postroom.manager.producing.quota_registry import QuotaListener
 from postroom.manager.producing.quotas import Quotas, quotas_of
+from postroom.manager.producing.send import SendPart
 from postroom.manager.producing.unheard_refusals import record_refused
 from postroom.manager.producing.upload import Upload, abort, add_chunk
 from postroom.manager.queues.annotations import AnnotatedEntries
 from postroom.manager.queues.queue import Queue, Subscription
 from postroom.manager.queues.selector_cursor import SearchMemory
+from postroom.manager.reports.reports import ReportPart
 from postroom.manager.services.channels import ChannelService
 from postroom.manager.services.names import NameService
 from postroom.manager.services.resource_manager import ResourceManager
 from postroom.manager.services.sinks import SinkService
 from postroom.manager.services.spark_subscriptions import SparkSubscriptionService
 from postroom.manager.spark.sink import Sinks
+from postroom.manager.spark.sink_verbs import SinkPart
 from postroom.manager.spark.subscription import SparkSubscriptions
+from postroom.manager.spark.subscription_verbs import SparkSubscriptionPart
 from postroom.manager.transactions import commit as transactions
+from postroom.manager.transactions.commit import LocalTransactionPart
 from postroom.manager.transactions.xa_branch import Branches
-from postroom.manager.undeliverable.returned_entries import NOT_ASKED
+from postroom.manager.transactions.xa_verbs import XaPart
+from postroom.manager.undeliverable.expiry import ExpiryPart
+from postroom.manager.undeliverable.returned_entries import NOT_ASKED, DelayPart
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
@@ -88,6 +106,31 @@ def _core(options: ManagerOptions, ledger: BlockBuilder) -> Core:
         MessageCursors(),
     ):
         core.keep(state)
+    destinations_of(core).listeners = [names_of(core), QuotaListener(), TransmissionQueueListener()]
+    reports, dispatched, sends = ReportPart(), DispatchPart(), SendPart()
+    core.followers = [reports, dispatched, sends]
+    core.parts = [
+        XaPart(),
+        ForsakenPart(),
+        ConsumerPart(),
+        DelayPart(),
+        PausePart(),
+        ExpiryPart(),
+        StoreHolderPart(),
+        SparkSubscriptionPart(),
+        IdleDestinationPart(),
+        LocalTransactionPart(),
+        SinkPart(),
+        sends,
+        TriggerPart(),
+        StoreRequestPart(),
+        BrowserPart(),
+        SelectorPart(),
+        UnitOfOrderPart(),
+        reports,
+        dispatched,
+        BodyFetchPart(),
+    ]
     return core
 
 
@@ -261,7 +304,7 @@ class QueueManager(ResourceManager):
     def forsake(self, queue: Queue, now_us: i64) -> None:
         """End a subscription unless somebody else uses it, at the latest when open transactions let it go."""
         self.core.begin(now_us)
-        topics.forsake(self.core, queue)
+        forsake(self.core, queue)
         turn.finish(self.core)
 
     # -- producing

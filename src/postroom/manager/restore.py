@@ -21,7 +21,7 @@ from postroom.manager.consuming import unit_turns
 from postroom.manager.destinations import registry as queues
 from postroom.manager.destinations import switches
 from postroom.manager.destinations.tables import destinations_of
-from postroom.manager.destinations.topic_subscriptions import subscriptions_of
+from postroom.manager.destinations.topic_subscriptions import forsake, subscriptions_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
@@ -39,7 +39,6 @@ from postroom.manager.names import name_resolution as names
 from postroom.manager.names.remote_queues import KIND_REMOTE, RemoteQueueDefinition
 from postroom.manager.producing import quota_registry as quotas
 from postroom.manager.queues import annotations
-from postroom.manager.queues import duplicate_detection as duplicates
 from postroom.manager.queues.backlog import ZONE_ENTRIES
 from postroom.manager.queues.placement import delay, ended, note_unbodied, watch_expiry
 from postroom.manager.queues.queue import Queue, Subscription, as_queue
@@ -100,7 +99,7 @@ def restore(core: Core, recovered: "Recovered") -> None:
     _take_back(core, recovered.explicit, holders, prepared | writing, batches)
     spark_subscriptions.restore(core, recovered)
     for transaction in prepared.values():
-        duplicates.restore_branch(core, transaction)
+        _restore_ids(core, transaction)
     _restore_sink_ids(core, recovered)
     _close(core, recovered.holders, recovered.producers)
     for queue in [*destinations.queues.values(), *destinations.topics.values()]:
@@ -146,6 +145,16 @@ def _restore_windows(core: Core, recovered: "Recovered") -> None:
                 window.add(key, serial)
 
 
+def _restore_ids(core: Core, transaction: Transaction) -> None:
+    """What a prepared branch put before the start is in the windows; let it know which keys are its own."""
+    destinations = destinations_of(core)
+    serials = {int(entry.serial) for entry in transaction.puts}
+    for queue in (*destinations.queues.values(), *destinations.topics.values()):
+        if queue.duplicates is not None and serials:
+            for key in queue.duplicates.keys_of(serials):
+                transaction.message_ids[queue.duplicates, key] = None
+
+
 def _restore_sink_ids(core: Core, recovered: "Recovered") -> None:
     """What undecided sink branches hold is in no window yet: the branches know it."""
     if not recovered.sink_ids:
@@ -174,7 +183,7 @@ def _begin_again(core: Core, destination: Destination) -> None:
         if len(queue.held) == store.held_by_store(queue):
             administration.delete(core, queue, False, False)
         else:
-            subscriptions_of(core).forsaken.append(queue)
+            forsake(core, queue)
         return
     core.agenda.set_alarm(queue, queue.delayed.next_us())
     pausing.release(core, queue)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.manager.kernel.errors import LimitExceeded
-from postroom.manager.kernel.holder_ids import HolderIds
+from postroom.manager.kernel.holders import HolderIds
 
 
 def test_ids_ascend_from_one() -> None:

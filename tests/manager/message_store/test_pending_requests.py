@@ -15,8 +15,8 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.message_store.browsing import Browse
-from postroom.manager.message_store.holders import NO_CONFIRM_ID
 from postroom.manager.message_store.pending_requests import store_requests_of
+from postroom.manager.queues.store_holders import NO_CONFIRM_ID
 from postroom.model.codes import State
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked, StoreFace, a_filter, told
@@ -79,7 +79,7 @@ def test_consumers_come_before_who_waits(world: World, face: StoreFace) -> None:
 
 def test_who_has_gone_takes_nothing(world: World, face: StoreFace) -> None:
     asked = face.wait(1000)
-    (request,) = face.queue.store.waiting  # type: ignore[union-attr]
+    (request,) = store_requests_of(world.manager.core).waiting[int(face.queue.id)]
     world.manager.cancel_request(request)
     face.put(b"x")
     assert asked.answer is None and face.queue.statistics.current == 1

@@ -123,7 +123,7 @@ def check(line: Line, expected: list[BlockedSend]) -> None:
     assert line.has_before(SENDS + 1) == bool(expected)
     for room_bytes in range(MAX_SIZE + 1):
         passed = 0
-        for fitting in [send for send in expected if send.message.size <= room_bytes]:
+        for fitting in [send for send in expected if send.size <= room_bytes]:
             assert line.first_that_fits(room_bytes, passed) is fitting
             passed = fitting.order
         assert line.first_that_fits(room_bytes, passed) is None

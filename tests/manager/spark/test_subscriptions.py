@@ -221,9 +221,9 @@ def test_a_subscription_that_was_going_back_goes_on_after_a_crash(world: LedgerW
     world.restart()
     world.turn()
     assert world.manager.queue("q").statistics.current == 250
-    assert not world.manager.queue("q").spark
+    assert not world.manager.queue("q").packed_holders
     world.restart()
-    assert not world.manager.queue("q").spark
+    assert not world.manager.queue("q").packed_holders
 
 
 def test_one_that_is_deleted_while_it_still_gives_back_does_not_come_again_after_a_crash(
@@ -242,7 +242,7 @@ def test_one_that_is_deleted_while_it_still_gives_back_does_not_come_again_after
     assert not world.manager.spark_subscriptions.all
     world.turn()
     assert world.manager.queue("q").statistics.current == 250
-    assert not world.manager.queue("q").spark
+    assert not world.manager.queue("q").packed_holders
 
 
 def test_non_persistent_messages_are_lost_and_their_positions_still_count(world: LedgerWorld) -> None:

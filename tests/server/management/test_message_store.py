@@ -27,8 +27,9 @@ from postroom.client import (
     aio,
 )
 from postroom.manager.destinations.switches import CONSUMPTION
-from postroom.manager.message_store.holders import MAX_CONFIRMED, store_of
+from postroom.manager.message_store.holders import store_of
 from postroom.manager.message_store.pending_requests import store_requests_of
+from postroom.manager.queues.store_holders import MAX_CONFIRMED
 from postroom.server.configuration.config import MessageStoreConfig, QueueConfig
 from postroom.server.connection.broker import Broker
 from postroom.server.management.links import MAX_UNANSWERED, REQUEST_CREDIT

@@ -63,10 +63,10 @@ CHANNEL_MUTATIONS: dict[str, Mutation] = {
     ),
     "batch-in-doubt-of-nothing-persistent-forgotten": _mutation(
         "manager/restore.py",
-        "    for transaction in prepared.values():\n        duplicates",
+        "    for transaction in prepared.values():\n        _restore_ids",
         "    for channel in channels.channels_of(core).by_name.values():\n"
         "        channel.batches = [batch for batch in channel.batches if batch.entries]\n"
-        "    for transaction in prepared.values():\n        duplicates",
+        "    for transaction in prepared.values():\n        _restore_ids",
     ),
     "channel-in-doubt-sleeps-after-a-restart": _mutation(
         "server/channels/supervisor.py",

@@ -1,15 +1,15 @@
 """Purging and deleting queues, by an administrator or because nobody uses them."""
 
 import json
-from typing import Final
+from typing import Final, final
 
 import numpy as np
 
 from postroom.manager.administration.forced_deletion import roll_back_holders
 from postroom.manager.consuming.registry import detach_all
 from postroom.manager.destinations import registry as queues
-from postroom.manager.destinations.topic_subscriptions import subscriptions_of
-from postroom.manager.kernel.core import Core
+from postroom.manager.destinations.topic_subscriptions import forsake, subscriptions_of
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import QueueDeleted, QueueInUse
 from postroom.manager.kernel.group_transitions import end_available, end_with_many
@@ -55,12 +55,12 @@ def delete(
         )
     if decided_elsewhere > 0:
         rolled_back = roll_back_holders(core, queue, user)
-    if queue.spark:
+    if queue.packed_holders:
         _end_spark(core, queue, forced)
     detach_all(core, queue, QueueDeleted.condition, queue.deleted_text())
     count = store.delete_held(core, queue) + clear(core, queue, n.EVENT_DELETE)
     queues.remove(core, queue, _forced_detail(user, rolled_back) if forced else b"")
-    pending_requests.queue_deleted(core, queue)
+    pending_requests.serve(core, queue)
     return count
 
 
@@ -71,7 +71,7 @@ def _forced_detail(user: str, rolled_back: dict[str, int]) -> bytes:
 
 def _end_spark(core: Core, queue: Queue, forced: bool) -> None:
     if not forced:
-        names = ", ".join(repr(each.name) for each in queue.spark)
+        names = ", ".join(repr(each.name) for each in queue.packed_holders)
         raise QueueInUse(f"queue {queue.name!r} has Spark subscriptions ({names}): delete them, or force it")
     spark_subscriptions.delete_of_queue(core, queue)
 
@@ -82,7 +82,7 @@ def remove_if_idle(core: Core, queue: Destination) -> None:
     it.
     """
     if isinstance(queue, Subscription) and not queue.routed and not queue.deleted:
-        subscriptions_of(core).forsaken.append(queue)
+        forsake(core, queue)
         return
     if not queue.definition.auto_created or queue.deleted:
         return
@@ -101,7 +101,7 @@ def _is_used(core: Core, queue: Destination) -> bool:
         return bool(subscriptions_of(core).patterns.exactly(queue.name))
     if queue.attached.consumers or queue.attached.browsers or not queue.is_empty():
         return True
-    return queue.schedule.watched or bool(queue.spark)
+    return queue.schedule.watched or bool(queue.packed_holders)
 
 
 def clear(core: Core, queue: Queue, event: int) -> int:
@@ -161,3 +161,11 @@ def _end_chunk(core: Core, queue: Queue, chunk: Chunk, event: int) -> int:
     if len(rows):
         end_available(core, queue, event, rows["serial"], int(rows["body_len"].sum(dtype=np.int64)))
     return len(rows)
+
+
+@final
+class IdleDestinationPart(TurnPart):
+    """Auto-created queues and topics that nobody uses go."""
+
+    def destination_due(self, core: Core, destination: Destination) -> None:
+        remove_if_idle(core, destination)

@@ -105,7 +105,7 @@ class ImportMessages(StoreRequest):
             step(core, entry, n.EVENT_DELETE, 0, 0, None, 0)
             ended(core, entry)
         if self.with_overrides and self.queue.overrides is not None:
-            overrides.apply(core, self.queue.overrides, head)
+            overrides.apply(core.now_us, self.queue.overrides, head)
         store(core, self.producer, self.queue, Message(head, body))
         if earlier:
             self.done.replaced += 1

@@ -37,9 +37,9 @@ from postroom.manager.message_store.pending_requests import ReadsNeeded, StoreRe
 from postroom.manager.names import name_resolution as names
 from postroom.manager.names.remote_queues import ResolvedName
 from postroom.manager.queues.entry_lookup import find_at, spots_among
+from postroom.manager.queues.held_lookup import held_among
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import PRIORITIES, Queue
-from postroom.manager.spark.held_lookup import held_among
 from postroom.model import numbers as n
 from postroom.model.ids import NO_IDS, MessageIds
 
@@ -289,7 +289,7 @@ def _located(queue: Queue, serials: set[int]) -> dict[int, Entry]:
     for entry in held(queue):
         if int(entry.serial) in serials:
             found[int(entry.serial)] = entry
-    if queue.spark:
+    if queue.packed_holders:
         found.update(held_among(queue, serials))
     if len(queue.delayed) > 0:
         for serial in serials.intersection(queue.delayed.serials()):

@@ -20,8 +20,8 @@ from postroom.manager.kernel.errors import CursorUnknown, LimitExceeded, NoMatch
 from postroom.manager.message_store.filter import body_of
 from postroom.manager.message_store.pending_requests import MAX_IDS_READ, ReadsNeeded, StoreRequest
 from postroom.manager.queues.entry_lookup import BEHIND_ALL, find_packed
+from postroom.manager.queues.held_lookup import held_among
 from postroom.manager.queues.queue import Queue
-from postroom.manager.spark.held_lookup import held_among
 from postroom.model import numbers as n
 from postroom.model.ids import MessageIds
 
@@ -232,7 +232,7 @@ def _located(queue: Queue, serials: list[int]) -> dict[int, Entry]:
     for entry in held(queue):
         if int(entry.serial) in left:
             found[int(entry.serial)] = entry
-    if queue.spark:
+    if queue.packed_holders:
         found.update(held_among(queue, left))
     for band in queue.bands:
         for entry in band.waiting() if band.live_count() > 0 else []:

@@ -21,8 +21,8 @@ from postroom.manager.kernel.outgoing_sections import fields_of
 from postroom.manager.message_store.filter import StoreFilter, body_of, need_ids, serials_by_id
 from postroom.manager.message_store.pending_requests import ReadsNeeded, StoreRequest, TurnOver
 from postroom.manager.queues.entry_lookup import find, find_busy, spots
+from postroom.manager.queues.held_lookup import held_entries
 from postroom.manager.queues.queue import PRIORITIES, Queue
-from postroom.manager.spark.held_lookup import held_entries
 from postroom.model import numbers as n
 from postroom.model.selector import Selector, SelectorInvalid, parse
 

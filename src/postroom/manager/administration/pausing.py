@@ -1,10 +1,12 @@
 """Pausing and resuming; what each switch means is told in `switches`."""
 
+from typing import final
+
 from postroom.manager.destinations import registry as queues
 from postroom.manager.destinations.switches import CONSUMPTION, INSERTION, turn
 from postroom.manager.destinations.topic import Topic
 from postroom.manager.destinations.topic_subscriptions import subscriptions_of
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.queues.queue import Queue
 from postroom.manager.undeliverable.returned_entries import end_delay
@@ -57,3 +59,12 @@ def release(core: Core, queue: Queue) -> None:
         entry = queue.delayed.next_parked()
     if entry is not None:
         core.agenda.set_alarm(queue, core.now_us)
+
+
+@final
+class PausePart(TurnPart):
+    """What insertion held back goes on to be let go."""
+
+    def destination_due(self, core: Core, destination: Destination) -> None:
+        if isinstance(destination, Queue):
+            release(core, destination)

@@ -1,7 +1,7 @@
 """Topics and subscriptions: made, found, replaced and ended, by the rules of JMS."""
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, final
 
 from postroom.manager.administration import deletion as administration
 from postroom.manager.destinations import registry as queues
@@ -9,7 +9,7 @@ from postroom.manager.destinations import routing
 from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.destinations.topic import Topic
 from postroom.manager.destinations.topic_subscriptions import subscriptions_of
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.errors import (
     NotAllowed,
     QueueExists,
@@ -83,7 +83,7 @@ def _check_not_held(queue: Queue) -> None:
             f"subscription {queue.name!r} has {len(queue.held)} messages held by transactions: "
             "decide those first, or force it"
         )
-    if queue.spark:
+    if queue.packed_holders:
         raise QueueInUse(
             f"subscription {queue.name!r} has Spark subscriptions: delete those first, or force it"
         )
@@ -195,12 +195,6 @@ def unsubscribe(core: Core, queue: Queue, forced: bool, user: str) -> None:
 # Subscriptions that go with their last consumer.
 
 
-def forsake(core: Core, queue: Queue) -> None:
-    """Nobody uses ``queue``, a subscription that isn't durable or is to end: it goes when this command is
-    over."""
-    subscriptions_of(core).forsaken.append(queue)
-
-
 def end_forsaken(core: Core) -> None:
     """End the subscriptions that nobody uses, and temporary queues from before the start; one of which a
     transaction holds something, as soon as it is decided, one of which anybody else does, soon after he lets
@@ -209,7 +203,7 @@ def end_forsaken(core: Core) -> None:
     forsaken = subscriptions.forsaken
     subscriptions.forsaken = []
     for queue in forsaken:
-        if queue.deleted or queue.attached.consumers or queue.spark:
+        if queue.deleted or queue.attached.consumers or queue.packed_holders:
             continue
         if queue.held:
             if isinstance(queue, Subscription):
@@ -221,3 +215,12 @@ def end_forsaken(core: Core) -> None:
                 subscriptions.doomed.append(queue)
         else:
             administration.delete(core, queue, False, False)
+
+
+@final
+class ForsakenPart(TurnPart):
+    """Subscriptions that nobody uses end."""
+
+    def finish(self, core: Core) -> None:
+        if subscriptions_of(core).forsaken:
+            end_forsaken(core)

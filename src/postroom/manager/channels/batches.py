@@ -1,9 +1,10 @@
 """What a sending channel holds, in batches and outside of them: taken, forwarded, backed out."""
 
 import json
+from typing import final
 
 from postroom.manager.channels.channel import Batch, SendingEnd
-from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.consumer import Consumer, Receiver
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.group_transitions import decide, decision, groups_by
@@ -15,7 +16,19 @@ from postroom.manager.undeliverable.returned_entries import come_back
 from postroom.model import numbers as n
 
 
-def take(core: Core, end: SendingEnd, entry: Entry) -> None:
+@final
+class BatchReceiver(Receiver):
+    """The sending end of a channel, as its consumer sees it."""
+
+    def __init__(self, core: Core, end: SendingEnd) -> None:
+        self._core = core
+        self._end = end
+
+    def take(self, consumer: Consumer, entry: Entry) -> None:
+        _take(self._core, self._end, entry)
+
+
+def _take(core: Core, end: SendingEnd, entry: Entry) -> None:
     """``entry`` is about to leave: in the batch that is being filled, or, non-persistent on a fast channel,
     by itself: its consumer holds it until the partner has it."""
     if end.fast and entry.flags & n.FLAG_DURABLE == 0:

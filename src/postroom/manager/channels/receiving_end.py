@@ -20,16 +20,16 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.entry_creation import begin_available
 from postroom.manager.kernel.errors import ChannelInUse, LimitExceeded, NotAllowed
 from postroom.manager.kernel.memory import admit
-from postroom.manager.kernel.transaction import Transaction
+from postroom.manager.kernel.transaction import Transaction, check_open, make_room
 from postroom.manager.names import name_resolution as names
-from postroom.manager.producing import report_checks
+from postroom.manager.producing import discard, report_checks
 from postroom.manager.producing.message import Message, message_of
 from postroom.manager.producing.put import new_entry, store
 from postroom.manager.producing.refusal import refusal_of
+from postroom.manager.producing.transacted_puts import put_in_transaction
 from postroom.manager.queues import duplicate_detection as duplicates
 from postroom.manager.queues.queue import Queue
 from postroom.manager.transactions import commit as transactions
-from postroom.manager.undeliverable import discard
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 from postroom.model.mq import Feedback, Undelivered
@@ -178,8 +178,8 @@ def _overridden(core: Core, queue: Queue, head: MessageHead, body: bytes) -> byt
     wanted = queue.overrides
     if wanted is None:
         return body
-    overrides.apply(core, wanted, head)
-    return overrides.with_delivery_time(core, head, body) if wanted.bears else body
+    overrides.apply(core.now_us, wanted, head)
+    return overrides.with_delivery_time(core.now_us, head, body) if wanted.bears else body
 
 
 def put_on(
@@ -218,9 +218,9 @@ def put_in_batch(
     first = core.ledger.next_position
     producer = _of_origin(end, origin_serial, sequence)
     try:
-        transactions.make_room(core, end.transaction)
+        make_room(core, end.transaction)
         message = message_of(core, producer, head, body)
-        entry = transactions.put(core, end.transaction, producer, queue, message)
+        entry = put_in_transaction(core, end.transaction, producer, queue, message)
     finally:
         producer.receives = False
     core.durability.provisional(first)
@@ -262,7 +262,7 @@ def commit(core: Core, end: ReceivingEnd, luwid: bytes, sequence: i64, target: A
         transaction.failed = duplicates.HAS_TWIN
     if transaction.failed:
         roll_back(core, end)
-    transactions.check_open(transaction)
+    check_open(transaction)
     transactions.decide_for(core, transaction)
     transactions.close(core, transaction)
     end.transaction = _new_transaction(core)

@@ -15,11 +15,11 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import NotAllowed
 from postroom.manager.kernel.transitions import step
+from postroom.manager.producing import discard
 from postroom.manager.producing.refusal import refusal_of
+from postroom.manager.producing.report_original import Original
 from postroom.manager.queues.placement import ended
 from postroom.manager.reports import reports
-from postroom.manager.reports.report_message import Original
-from postroom.manager.undeliverable import discard
 from postroom.manager.undeliverable.rewritten_entries import make_rewritten
 from postroom.model import numbers as n
 from postroom.model.mq import Undelivered, reason_name

@@ -4,7 +4,7 @@ from mypy_extensions import i64
 
 from postroom.manager.channels import batches
 from postroom.manager.channels import registry as channels
-from postroom.manager.channels.batches import forward
+from postroom.manager.channels.batches import BatchReceiver, forward
 from postroom.manager.channels.channel import Batch, Channel, SendingEnd
 from postroom.manager.consuming import registry as consumers
 from postroom.manager.consuming import settlement
@@ -35,7 +35,7 @@ def open_sending(core: Core, name: str, sink: Sink) -> SendingEnd:
     options = ConsumerOptions(exclusive=True, name=name, container=core.options.queue_manager, channel=name)
     consumer = consumers.open_consumer(core, _transmission_queue(core, channel), sink, options)
     end = SendingEnd(channel, consumer, _new_batch(core, channel))
-    consumer.sending = end
+    consumer.receiver = BatchReceiver(core, end)
     channel.sending = end
     return end
 

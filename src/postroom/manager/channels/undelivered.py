@@ -17,10 +17,10 @@ from postroom.manager.headers.dead_letter_header import header_for, with_dead_le
 from postroom.manager.headers.transmission_header import take_transmission
 from postroom.manager.kernel import overrides
 from postroom.manager.kernel.core import Core
+from postroom.manager.producing import discard
 from postroom.manager.producing.refusal import refusal_of
+from postroom.manager.producing.report_original import Original
 from postroom.manager.reports import reports
-from postroom.manager.reports.report_message import Original
-from postroom.manager.undeliverable import discard
 from postroom.model import mq
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -142,7 +142,7 @@ def _put_dead_letter(
     sections = with_dead_letter_header(take_transmission(message.body)[1], header)
     head = _head_of_letter(message.head, sections)
     if queue.overrides is not None:
-        overrides.apply(core, queue.overrides, head)
+        overrides.apply(core.now_us, queue.overrides, head)
     reason = refusal_of(core, queue, head, len(sections))
     if reason is not None:
         return Undelivered(reason[0], queue.name, own, reason[1])

@@ -1,10 +1,12 @@
 """Bodies that are not in memory: asked for in batches, ahead of need, a batch at a time for each queue."""
 
+from typing import final
+
 from mypy_extensions import i64
 
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.storage.body_requests import Body
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.effects import Fetch
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import check_body, keep_body, shared_body
@@ -131,3 +133,25 @@ def _take(core: Core, entry: Entry, body: Body) -> None:
         check_body(entry, body)
         keep_body(core, entry, body)
         as_queue(entry.queue).bodies.missing -= 1
+
+
+@final
+class BodyFetchPart(TurnPart):
+    """Queues have the bodies of their available entries, or may read more of them."""
+
+    def reads(self, entry: Entry) -> bool:
+        return entry.state != n.START
+
+    def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
+        queue = as_queue(entries[0].queue)
+        queue.bodies.fetching = False
+        for entry, body in zip(entries, bodies, strict=True):
+            arrived(core, entry, body)
+        core.agenda.woken.append(queue)
+
+    def durable(self, core: Core) -> None:
+        waiting = core.durability.waiting
+        core.durability.waiting = []
+        for queue in waiting:
+            as_queue(queue).bodies.waits_for_durable = False
+            core.agenda.woken.append(queue)

@@ -4,18 +4,19 @@ A browser remembers how far it has come on each priority, so it sees each entry 
 behind its cursor while it stays.
 """
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, cast, final
 
 from mypy_extensions import i64
 
 from postroom.ledger.storage.body_requests import Body
 from postroom.manager.consuming.body_fetch import readable, request, wait_for_durable
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.effects import Delivery
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.outgoing_sections import fields_of, outgoing_sections
 from postroom.manager.queues.entry_lookup import spots
 from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
+from postroom.model import numbers as n
 from postroom.model.selector.selector import Selector
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Cursor:
 
 def browse(core: Core, consumer: "Consumer") -> None:
     """Send copies while there is credit, and answer a drain at the end."""
-    cursor = consumer.cursor
+    cursor = cast(Cursor | None, consumer.cursor)
     if cursor is None or consumer.credit <= 0 or cursor.fetching:
         return
     while consumer.credit > 0:
@@ -95,7 +96,7 @@ def _fetch(core: Core, queue: Queue, cursor: Cursor) -> None:
 
 def fetched(core: Core, consumer: "Consumer", entries: list[Entry], bodies: list[Body]) -> None:
     """Bodies of copies have come; entries that ended meanwhile may have none any more."""
-    cursor = consumer.cursor
+    cursor = cast(Cursor | None, consumer.cursor)
     if cursor is None:
         return
     cursor.fetching = False
@@ -150,3 +151,16 @@ def _fill(core: Core, queue: Queue, cursor: Cursor, priority: i64, batch: _Batch
             batch.add(entry)
         if batch.full():
             return
+
+
+@final
+class BrowserPart(TurnPart):
+    """Browsers have what they asked for."""
+
+    def reads(self, entry: Entry) -> bool:
+        return entry.state == n.START and isinstance(entry.owner, Consumer)
+
+    def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
+        owner = entries[0].owner
+        assert isinstance(owner, Consumer)
+        fetched(core, owner, entries, bodies)

@@ -1,17 +1,16 @@
 """Who gets what next: available entries to consumers with credit, in order and in turn."""
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager.channels.batches import take
 from postroom.manager.consuming.body_fetch import fetch_ahead, fetch_entry
 from postroom.manager.consuming.browser import browse
 from postroom.manager.consuming.eligibility import first_for, may_go
 from postroom.manager.consuming.selection import next_wanted
 from postroom.manager.consuming.unit_turns import catch_up, give_turns
-from postroom.manager.kernel.consumer import Consumer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.consumer import BulkReceiver, Consumer
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.effects import Delivery
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import drop_body
@@ -21,8 +20,7 @@ from postroom.manager.queues.band import NOWHERE
 from postroom.manager.queues.message_groups import FIRST_IN_GROUP
 from postroom.manager.queues.placement import ended, refill, take_out
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.spark.assignment import assign, assign_next
-from postroom.manager.spark.subscription import SparkSubscription
+from postroom.manager.queues.selector_cursor import cursor_of
 from postroom.manager.undeliverable.expiry import expire_available
 from postroom.model import numbers as n
 
@@ -89,8 +87,8 @@ def _give_out(core: Core, queue: Queue) -> None:
     elif queue.attached.ready:
         if queue.selectors.exclusions > 0 or queue.selectors.in_use > 0 or queue.groups is not None:
             _dispatch_choosing(core, queue)
-        elif queue.spark:
-            _dispatch_with_spark(core, queue)
+        elif queue.packed_holders:
+            _dispatch_with_bulk(core, queue)
         else:
             _dispatch_in_turn(core, queue)
 
@@ -112,33 +110,36 @@ def _dispatch_in_turn(core: Core, queue: Queue) -> None:
         deliver(core, queue, consumer, entry)
 
 
-def _dispatch_with_spark(core: Core, queue: Queue) -> None:
-    """Spark subscriptions take turns with the others; by itself one takes all that it has room for."""
-    while queue.attached.ready:
+def _dispatch_with_bulk(core: Core, queue: Queue) -> None:
+    """Those that take in bulk take turns with the others; by itself one takes all that it has room for."""
+    attached = queue.attached
+    while attached.ready:
         if core.budget.deliveries <= 0 or core.budget.delivery_bytes <= 0 or core.budget.assignments <= 0:
             queue.schedule.stopped = True
             core.agenda.leave_for_next_turn(queue)
             return
-        if queue.attached.turn >= len(queue.attached.ready):
-            queue.attached.turn = 0
-        consumer = queue.attached.ready[queue.attached.turn]
-        spark = consumer.spark
-        if spark is None:
+        if attached.turn >= len(attached.ready):
+            attached.turn = 0
+        consumer = attached.ready[attached.turn]
+        bulk = consumer.bulk
+        if bulk is None:
             entry = next_entry(core, queue)
             if entry is None:
                 return
-            queue.attached.turn += 1
+            attached.turn += 1
             deliver(core, queue, consumer, entry)
-        elif not assign_next(core, queue, spark, len(queue.attached.ready) == 1):
+        elif not bulk.take_next(len(attached.ready) == 1):
             return
         else:
-            queue.attached.turn += 1
-            has_room(core, consumer, spark)
+            attached.turn += 1
+            has_room(core, consumer)
 
 
-def has_room(core: Core, consumer: Consumer, spark: SparkSubscription) -> None:
-    """The consumer of a Spark subscription has as much credit as that has room."""
-    consumer.credit = spark.room()
+def has_room(core: Core, consumer: Consumer) -> None:
+    """Whom the consumer takes for in bulk may have another room: so much is its credit."""
+    bulk = consumer.bulk
+    assert bulk is not None
+    consumer.credit = bulk.room()
     if (consumer.credit > 0) != consumer.ready:
         refresh(core, consumer)
 
@@ -180,8 +181,8 @@ def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
     annotations = entry.annotations
     if queue.groups is not None and queue.groups.goes(consumer, entry, body):
         annotations = {**(annotations or {}), FIRST_IN_GROUP: True}
-    if consumer.sending is not None:
-        take(core, consumer.sending, entry)
+    if consumer.receiver is not None:
+        consumer.receiver.take(consumer, entry)
     elif consumer.presettled:
         step(core, entry, n.EVENT_GET, 0, 0, None, 0)
         ended(core, entry)
@@ -221,16 +222,14 @@ def _dispatch_choosing(core: Core, queue: Queue) -> None:
             idle += 1
         else:
             idle = 0
-            if consumer.spark is None:
+            if consumer.bulk is None:
                 deliver(core, queue, consumer, entry)
             else:
-                _assign_chosen(core, queue, consumer, consumer.spark, entry)
+                _take_chosen(core, queue, consumer, consumer.bulk, entry)
 
 
-def _assign_chosen(
-    core: Core, queue: Queue, consumer: Consumer, spark: SparkSubscription, entry: Entry
-) -> None:
-    """Give ``entry``, which may go to it and has its body, to a Spark subscription."""
+def _take_chosen(core: Core, queue: Queue, consumer: Consumer, bulk: BulkReceiver, entry: Entry) -> None:
+    """Give ``entry``, which may go to it and has its body, to one that takes in bulk."""
     body = entry.body
     assert body is not None
     if entry.spot != NOWHERE:
@@ -240,13 +239,13 @@ def _assign_chosen(
         queue.groups.goes(consumer, entry, body)
     core.budget.deliveries -= 1
     core.budget.delivery_bytes -= entry.body_len
-    assign(core, spark, entry)
-    has_room(core, consumer, spark)
+    bulk.take(entry)
+    has_room(core, consumer)
 
 
 def _next_for(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
     """The next entry for this consumer, with its body; None: nothing now."""
-    cursor = consumer.matching
+    cursor = cursor_of(consumer)
     if cursor is not None:
         catch_up(core, queue)
         entry = next_wanted(core, cursor, consumer)
@@ -290,7 +289,7 @@ def _finish_drains(core: Core, queue: Queue) -> None:
     for consumer in queue.attached.draining:
         waits = (
             consumer.waits
-            if consumer.matching is not None
+            if consumer.selector_cursor_id != 0
             else queue.bodies.fetching or queue.bodies.awaited > 0
         )
         if waits and consumer.ready:
@@ -301,3 +300,15 @@ def _finish_drains(core: Core, queue: Queue) -> None:
         refresh(core, consumer)
         core.effects.drained.append(consumer)
     queue.attached.draining = still
+
+
+@final
+class DispatchPart(TurnPart):
+    """Queues on which something has become available are dispatched."""
+
+    def follow(self, core: Core) -> None:
+        woken = core.agenda.woken
+        core.agenda.woken = []
+        for queue in woken:
+            if not queue.deleted:
+                dispatch(core, as_queue(queue))

@@ -1,21 +1,23 @@
 """Consumers coming, going, and going for a while."""
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from postroom.manager.consuming.browser import Cursor
 from postroom.manager.consuming.dispatch import dispatch, refresh
 from postroom.manager.consuming.selection import leave_cursor, selector_of, use_cursor
-from postroom.manager.destinations.topic_subscriptions import subscriptions_of
+from postroom.manager.destinations.topic_subscriptions import forsake
 from postroom.manager.kernel.consumer import Consumer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Detach, Sink
 from postroom.manager.kernel.entry import Entry, by_place
 from postroom.manager.kernel.errors import AccessRefused, LimitExceeded, NotAllowed, QueueNotFound
 from postroom.manager.kernel.options import ConsumerOptions
 from postroom.manager.kernel.transitions import step
 from postroom.manager.queues.queue import Queue, Subscription, as_queue
+from postroom.manager.queues.selector_cursor import cursor_of
 from postroom.manager.undeliverable.returned_entries import come_back
 from postroom.model import numbers as n
 
@@ -47,7 +49,8 @@ def bind(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions) -> Cons
         queue.attached.browsers.append(consumer)
         return consumer
     if selector is not None:
-        consumer.matching = use_cursor(core, queue, selector)
+        cursor = use_cursor(core, queue, selector)
+        consumer.selector_cursor, consumer.selector_cursor_id = cursor, cursor.id
     consumer.active = not queue.limits.exclusive or active_consumer(queue) is None
     if options.exclusive:
         queue.attached.exclusive_consumer = consumer
@@ -155,8 +158,9 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
     queue.attached.consumers.remove(consumer)
     if queue.groups is not None:
         queue.groups.leave(consumer)
-    if consumer.matching is not None:
-        leave_cursor(consumer.matching)
+    cursor = cursor_of(consumer)
+    if cursor is not None:
+        leave_cursor(cursor)
     queue.statistics.consumer_closed()
     if queue.attached.exclusive_consumer is consumer:
         queue.attached.exclusive_consumer = None
@@ -173,7 +177,7 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
     queue.schedule.active_us = core.now_us
     consumer.active = False
     if isinstance(queue, Subscription) and not queue.durable and not queue.attached.consumers:
-        subscriptions_of(core).forsaken.append(queue)
+        forsake(core, queue)
     fail_over(core, queue)
     core.agenda.woken.append(queue)
 
@@ -259,3 +263,12 @@ def on_time(core: Core, queue: Queue) -> None:
                 close_consumer(core, consumer, True)
             else:
                 core.agenda.set_alarm(queue, consumer.suspended_until_us)
+
+
+@final
+class ConsumerPart(TurnPart):
+    """Consumers that waited go on."""
+
+    def destination_due(self, core: Core, destination: Destination) -> None:
+        if isinstance(destination, Queue):
+            on_time(core, destination)

@@ -7,7 +7,7 @@ one turn may judge is bounded; the rest follows in the next.
 
 import heapq
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -17,7 +17,7 @@ from postroom.manager.consuming.body_fetch import readable, request, wait_for_du
 from postroom.manager.consuming.eligibility import may_go
 from postroom.manager.consuming.unit_turns import catch_up
 from postroom.manager.kernel.consumer import Consumer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import SelectorRefused
 from postroom.manager.kernel.memory import keep_body
@@ -407,3 +407,16 @@ def _judge_read(
             note_verdict(original, cursor, said == 1)
     if said == 1:
         cursor.wants(copy.priority, key, body, needed)
+
+
+@final
+class SelectorPart(TurnPart):
+    """Selectors judge what was read for them."""
+
+    def reads(self, entry: Entry) -> bool:
+        return entry.state == n.START and isinstance(entry.owner, SelectorCursor)
+
+    def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
+        owner = entries[0].owner
+        assert isinstance(owner, SelectorCursor)
+        fetched(core, owner, entries, bodies)

@@ -2,21 +2,22 @@
 DELAYED with cause ORDERED (`placement.wait_for_turn`); here those are let go whose turn has come.
 """
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from postroom.ledger.storage.body_requests import Body
 from postroom.manager.consuming.body_fetch import readable, request, wait_for_durable
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import stored
 from postroom.manager.queues.band import Band
+from postroom.manager.queues.held_lookup import held_entries
 from postroom.manager.queues.placement import take_out, take_packed, wait_for_turn
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.units_of_order import Units
-from postroom.manager.spark.held_lookup import held_entries
 from postroom.manager.undeliverable.returned_entries import end_delay
+from postroom.model import numbers as n
 
 ASKED_AT_A_TIME: Final = 4096
 """Of those that wait, packed, so many become objects at once to have their bodies read."""
@@ -158,3 +159,16 @@ def _judge_at(core: Core, queue: Queue, band: Band, units: Units, place: i64, or
         chunk, index = found
         if units.must_wait(int(chunk.serial(index))):
             wait_for_turn(core, queue, take_packed(core, queue, band, chunk, index))
+
+
+@final
+class UnitOfOrderPart(TurnPart):
+    """Names of units of order are known."""
+
+    def reads(self, entry: Entry) -> bool:
+        return entry.state == n.START and isinstance(entry.owner, Units)
+
+    def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
+        owner = entries[0].owner
+        assert isinstance(owner, Units)
+        names_read(core, owner, entries, bodies)

@@ -6,8 +6,6 @@ from dataclasses import replace
 from typing import Final
 
 from postroom.ledger.format.records import RecordType
-from postroom.manager.channels import triggering
-from postroom.manager.channels.get_inhibited import set_inhibited
 from postroom.manager.destinations import routing, switches, tap
 from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.destinations.topic import Topic
@@ -16,7 +14,6 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Detach
 from postroom.manager.kernel.errors import (
-    DefinitionInvalid,
     LimitExceeded,
     NameNotAllowed,
     QueueDeleted,
@@ -26,10 +23,7 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.name_rules import RESERVED_PREFIX
 from postroom.manager.kernel.options import KIND_QUEUE, KIND_SUBSCRIPTION, KIND_TOPIC, QueueDefinition
-from postroom.manager.names.remote_queues import names_of
-from postroom.manager.producing import quota_registry as quotas
 from postroom.manager.queues.queue import Queue, Subscription, as_queue
-from postroom.model.names import split_address
 
 _QUEUE_DEFINED: Final = int(RecordType.QUEUE_DEFINED)
 _QUEUE_DELETED: Final = int(RecordType.QUEUE_DELETED)
@@ -96,34 +90,22 @@ def create(core: Core, definition: QueueDefinition) -> Destination:
             return existing
         kind = existing.definition.kind
         raise QueueExists(f"{kind} {definition.name!r} exists with another definition; delete it first")
-    definition.check()
-    _check_names(core, definition)
+    _check(core, definition)
     if len(destinations.queues) + len(destinations.topics) >= core.options.max_queues:
         raise LimitExceeded(
             f"{definition.kind} {definition.name!r} can't be created: {core.options.max_queues} queues, "
             "topics and subscriptions are the limit (max_queues)"
         )
-    quotas.check(core, definition)
     queue = _make(core, definition)
     if definition.auto_created:
         core.agenda.set_alarm(queue, core.now_us + core.options.auto_created_idle_ms * 1000)
     return queue
 
 
-def _check_names(core: Core, definition: QueueDefinition) -> None:
-    """Raise QueueExists for the name of a remote queue, DefinitionInvalid for one, or an address of a queue
-    elsewhere, as dead-letter queue."""
-    destinations = destinations_of(core)
-    remote = names_of(core).definitions
-    if definition.name in remote:
-        raise QueueExists(f"there is a remote queue {definition.name!r}: delete that first")
-    for key in ("dead_letter_queue", "expiry_queue"):
-        other = definition.dead_letter_queue if key == "dead_letter_queue" else definition.expiry_queue
-        here = other in destinations.queues or other in destinations.topics
-        if not here and (other in remote or split_address(other)[1] != ""):
-            raise DefinitionInvalid(
-                f"queue {definition.name!r}: {key} is {other!r}, a remote queue; must be one here", key
-            )
+def _check(core: Core, definition: QueueDefinition) -> None:
+    definition.check()
+    for listener in destinations_of(core).listeners:
+        listener.check(core, definition)
 
 
 def make_own(core: Core, definition: QueueDefinition) -> Queue:
@@ -147,17 +129,15 @@ def update(core: Core, definition: QueueDefinition) -> Destination:
     queue = of_kind.get(definition.name)
     if queue is None:
         raise QueueNotFound(f"there is no {definition.kind} {definition.name!r}")
-    definition.check()
-    _check_names(core, definition)
-    quotas.check(core, definition)
+    _check(core, definition)
     if isinstance(queue, Queue):
         _check_use(queue, definition)
     if definition != queue.definition:
         destinations.auto_created += int(definition.auto_created) - int(queue.definition.auto_created)
         queue.define(definition, core.options.max_message_bytes)
-        quotas.bind(core, queue)
+        for listener in destinations.listeners:
+            listener.defined(core, queue)
         subscriptions_of(core).route_version += 1
-        names_of(core).forget()
         _write(core, queue)
     return queue
 
@@ -195,13 +175,10 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Destination:
     queue.schedule.active_us = core.now_us
     queue.statistics.beginning.since_us = core.now_us
     core.destinations[id] = queue
-    names_of(core).forget()
-    quotas.bind(core, queue)
+    for listener in destinations.listeners:
+        listener.defined(core, queue)
     switches.at_startup(core, queue)
     tap.look(core, queue)
-    if isinstance(queue, Queue):
-        set_inhibited(core, queue)
-        triggering.look(core, queue)
     if isinstance(queue, Subscription):
         routing.enrol(core, queue)
     if id >= destinations.next_id:
@@ -237,12 +214,12 @@ def remove(core: Core, queue: Destination, detail: bytes = b"") -> None:
         core.counters.removed.add(queue.statistics)
     if isinstance(queue, Subscription):
         routing.dismiss(core, queue)
-    quotas.unbind(core, queue)
+    for listener in destinations.listeners:
+        listener.removed(core, queue)
     tap.forget(core, queue)
     del core.destinations[int(queue.id)]
     queue.deleted = True
     _detach_producers(core, queue)
-    names_of(core).forget()
     if queue.definition.auto_created:
         destinations.auto_created -= 1
 

@@ -9,9 +9,7 @@ from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.name_rules import is_pattern
-from postroom.manager.producing import blocked_sends
 from postroom.manager.queues.queue import Subscription
-from postroom.model.message import MessageHead
 
 
 def enrol(core: Core, queue: Subscription) -> None:
@@ -36,10 +34,8 @@ def dismiss(core: Core, queue: Subscription) -> None:
     if subscriptions.named.get(queue.key()) is queue:
         del subscriptions.named[queue.key()]
     forget_routes(core, queue.topic)
-    if queue.quota.pool is not None and queue.quota.has_own_pool:
-        blocked_sends.free_line(core, queue.quota.pool)
-    elif queue.quota.pool is not None:
-        queue.quota.pool.mark()  # those that wait there need less of it
+    for listener in destinations_of(core).listeners:
+        listener.unrouted(core, queue)
 
 
 def forget_routes(core: Core, pattern: str) -> None:
@@ -109,11 +105,6 @@ def _wants(queue: Subscription, fields: MessageFields, container: str) -> bool:
         return False
     selector = queue.selector
     return selector is None or selector.matches(fields)
-
-
-def fields_of(head: MessageHead, opening: bytes) -> MessageFields:
-    """What selectors see of a message that is being published, with these sections before its body."""
-    return MessageFields(head.priority, head.durable, 0, opening, None)
 
 
 def set_of(core: Core, route: Route, takers: list[Subscription]) -> i64:

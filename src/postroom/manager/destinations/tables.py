@@ -6,7 +6,25 @@ from mypy_extensions import i64
 
 from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.core import Core
-from postroom.manager.queues.queue import Queue
+from postroom.manager.kernel.destination import Destination
+from postroom.manager.kernel.options import QueueDefinition
+from postroom.manager.queues.queue import Queue, Subscription
+
+
+class DestinationListener:
+    """A feature that has its part in making, redefining and removing queues, subscriptions and topics."""
+
+    def check(self, core: Core, definition: QueueDefinition) -> None:
+        """Raise a ManagerError where ``definition`` can't be."""
+
+    def defined(self, core: Core, destination: Destination) -> None:
+        """``destination`` is there, newly or by another definition."""
+
+    def unrouted(self, core: Core, subscription: Subscription) -> None:
+        """Nothing that is published comes to ``subscription`` any more."""
+
+    def removed(self, core: Core, destination: Destination) -> None:
+        """``destination``, which is empty, is no more."""
 
 
 @final
@@ -16,6 +34,7 @@ class Destinations:
     def __init__(self) -> None:
         self.queues: dict[str, Queue] = {}
         self.topics: dict[str, Topic] = {}
+        self.listeners: list[DestinationListener] = []
         self.next_id: i64 = 1
         self.auto_created: i64 = 0
         self.leased_names: frozenset[str] = frozenset()

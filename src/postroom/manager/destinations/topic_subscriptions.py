@@ -33,3 +33,10 @@ class TopicSubscriptions:
 def subscriptions_of(core: Core) -> TopicSubscriptions:
     """Those of a queue manager."""
     return cast(TopicSubscriptions, core.state(TopicSubscriptions))
+
+
+def forsake(core: Core, queue: Queue) -> None:
+    """Nobody uses ``queue``, a subscription that isn't durable or is to end, or a temporary queue from before
+    the start: it goes when this command is over."""
+    subscriptions_of(core).forsaken.append(queue)
+    core.agenda.due = True

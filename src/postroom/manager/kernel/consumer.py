@@ -6,16 +6,37 @@ from mypy_extensions import i64
 
 from postroom.manager.kernel.effects import Sink
 from postroom.manager.kernel.options import ConsumerOptions
+from postroom.manager.kernel.quota_pool import PoolWaiter
 from postroom.model.selector.selector import Selector
 
 if TYPE_CHECKING:
-    from postroom.manager.channels.channel import SendingEnd
-    from postroom.manager.consuming.browser import Cursor
     from postroom.manager.kernel.destination import Destination
     from postroom.manager.kernel.entry import Entry
-    from postroom.manager.producing.blocked_sends import BlockedSend
-    from postroom.manager.queues.selector_cursor import SelectorCursor
-    from postroom.manager.spark.subscription import SparkSubscription
+
+
+class Receiver:
+    """Who a consumer takes for, if that isn't a link that settles what it gets: a channel, in batches."""
+
+    def take(self, consumer: "Consumer", entry: "Entry") -> None:
+        """``entry``, which has its body, is in no order any more and goes to ``consumer``: hold it."""
+        raise NotImplementedError
+
+
+class BulkReceiver:
+    """Who a consumer takes for, if that is told by the ledger what it gets: a Spark subscription."""
+
+    def room(self) -> i64:
+        """So many entries more it may be given now."""
+        raise NotImplementedError
+
+    def take(self, entry: "Entry") -> None:
+        """``entry`` is in no order any more: hold it."""
+        raise NotImplementedError
+
+    def take_next(self, alone: bool) -> bool:
+        """Hold the next that is available: whole runs where nobody else wants any (``alone``). False if there
+        is nothing."""
+        raise NotImplementedError
 
 
 @final
@@ -44,7 +65,7 @@ class Producer:
         self.closed = False
         self.send_timeout_us: i64 = send_timeout_us
         """How long a send waits for room; 0 not at all."""
-        self.waiting: list[BlockedSend] | None = None
+        self.waiting: list[PoolWaiter] | None = None
         """Its blocked sends in order; None while there are none."""
         self.blocked_bytes: i64 = 0
         self.queue: Destination | None = None
@@ -83,15 +104,15 @@ class Consumer:
         """No delivery before this time; 0 none."""
         self.excluded: i64 = 0
         """Entries that may not come here again."""
-        self.cursor: Cursor | None = None
+        self.cursor: object | None = None
         """Where a browser is."""
         self.selector: Selector | None = None
         """Which messages it wants; None all."""
-        self.matching: SelectorCursor | None = None
-        """Where its selector is, if it takes; shared with others that say the same."""
-        self.sending: SendingEnd | None = None
-        """The channel that it sends for."""
-        self.spark: SparkSubscription | None = None
-        """The Spark subscription that it takes for."""
+        self.selector_cursor: object | None = None
+        """Where its selector is, if it takes; shared with others that say the same (`selector_cursor`)."""
+        self.selector_cursor_id: i64 = 0
+        """0: it has none."""
+        self.receiver: Receiver | None = None
+        self.bulk: BulkReceiver | None = None
         self.waits = False
         """When it was last looked for something, bodies had to be read first, or the turn was over."""

@@ -10,8 +10,10 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from postroom.ledger.format.block import BlockBuilder
+from postroom.ledger.storage.body_requests import Body
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Effects
+from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.holders import Holders
 from postroom.manager.kernel.memory_use import MemoryUse
 from postroom.manager.kernel.options import ManagerOptions
@@ -19,6 +21,47 @@ from postroom.manager.kernel.report_list import Reports
 from postroom.manager.kernel.statistics import Counters
 from postroom.manager.kernel.transaction import OpenTransactions
 from postroom.manager.kernel.turn_state import Agenda, Durability, TurnBudget
+
+
+class TurnPart:
+    """What a feature does in the course of a turn, beside the commands that it is given. What isn't
+    overridden does nothing. `turn` says when each is called."""
+
+    def finish(self, core: "Core") -> None:
+        """A command is over, and something may follow from it (`Agenda.due`): before anything is
+        dispatched."""
+
+    def follow(self, core: "Core") -> None:
+        """Go on with what the command, or another part, has brought about. Of `Core.followers` alone."""
+
+    def time_out(self, core: "Core") -> None:
+        """Time has passed, or a new turn has begun."""
+
+    def next_timeout_us(self, core: "Core") -> i64:
+        """When `time_out` is wanted; 0 never, the present time at once."""
+        return 0
+
+    def destination_due(self, core: "Core", destination: Destination) -> None:
+        """The alarm of ``destination`` has come."""
+
+    def left_over(self, core: "Core", destination: Destination) -> None:
+        """``destination`` goes on, on which a bounded turn left work."""
+
+    def news(self, core: "Core", destination: Destination) -> None:
+        """Something may have become available on ``destination``, for which somebody waits."""
+
+    def durable(self, core: "Core") -> None:
+        """More is on disk."""
+
+    def end(self, core: "Core") -> None:
+        """The turn is over."""
+
+    def reads(self, entry: Entry) -> bool:
+        """Whether it has asked for the body of ``entry``."""
+        return False
+
+    def bodies_read(self, core: "Core", entries: list[Entry], bodies: list[Body]) -> None:
+        """The bodies that it has asked for by one `Fetch`, or what is wrong with them."""
 
 
 @final
@@ -40,6 +83,10 @@ class Core:
         self.holders = Holders(ledger)
         self.transactions = OpenTransactions()
         self.reports = Reports()
+        self.parts: list[TurnPart] = []
+        """Of all features, in the order in which they are called."""
+        self.followers: list[TurnPart] = []
+        """Those of them that override `TurnPart.follow`."""
         self._states: Final[dict[object, object]] = {}
         """By class: see `keep`."""
 

@@ -105,13 +105,24 @@ class Schedule:
         """The last dispatch stopped at a bound of its turn."""
         self.pending = False
         """In the list of queues that a bounded turn left work on."""
-        self.watched = False
-        """Requests to the message store, or a channel that wants to be triggered, wait for something to
-        become available."""
+        self.waiting: i64 = 0
+        """Requests to the message store that wait for something to become available."""
         self.armed = False
-        """A channel wants to be triggered by it."""
+        """A channel wants to be triggered by that."""
+        self.watched = False
+        """One of the two is so."""
         self.news = False
         """Something may have become available, and those who wait for it have not been run since."""
+
+    def watch(self, waiting: i64) -> None:
+        """So many requests wait for something to become available."""
+        self.waiting = waiting
+        self.watched = self.armed or waiting > 0
+
+    def arm(self, armed: bool) -> None:
+        """Whether a channel wants to be triggered when something becomes available."""
+        self.armed = armed
+        self.watched = armed or self.waiting > 0
 
 
 @final

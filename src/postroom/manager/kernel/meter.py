@@ -11,6 +11,7 @@ from mypy_extensions import i64
 
 from postroom.manager.kernel.effects import Crossed
 from postroom.manager.kernel.quota_pool import Pool
+from postroom.manager.kernel.statistics import HeldMeter
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.core import Core
@@ -99,7 +100,7 @@ class Thresholds:
 
 
 @final
-class Meter:
+class Meter(HeldMeter):
     """Follows what a destination holds; told by its statistics. A destination without limits has none."""
 
     def __init__(self, messages: i64, bytes: i64, broker: Thresholds | None) -> None:

@@ -14,7 +14,6 @@ from postroom.model.message import MessageHead
 from postroom.model.schedule import Schedule, parse_schedule
 
 if TYPE_CHECKING:
-    from postroom.manager.kernel.core import Core
     from postroom.manager.kernel.options import QueueDefinition
 
 DELIVERY_TIME: Final = "x-opt-delivery-time"
@@ -49,7 +48,7 @@ def overrides_of(definition: "QueueDefinition") -> Overrides | None:
     return Overrides(definition)
 
 
-def apply(core: "Core", overrides: Overrides, head: MessageHead) -> None:
+def apply(now_us: i64, overrides: Overrides, head: MessageHead) -> None:
     """Make ``head`` what the destination says."""
     if overrides.priority >= 0:
         head.priority = overrides.priority
@@ -61,41 +60,41 @@ def apply(core: "Core", overrides: Overrides, head: MessageHead) -> None:
     elif overrides.makes_durable:
         head.durable = True
     if overrides.bears:
-        due_us = birth_us(core, overrides)
+        due_us = birth_us(now_us, overrides)
         head.delivery_delay_ms = 0
         head.delivery_time_ms = (due_us + 999) // 1000
 
 
-def with_delivery_time(core: "Core", head: MessageHead, body: bytes) -> bytes:
+def with_delivery_time(now_us: i64, head: MessageHead, body: bytes) -> bytes:
     """The sections ``body`` with the time of their birth as the destination has set it (JMSDeliveryTime)."""
-    time_ms = head.delivery_time_ms if head.delivery_time_ms != 0 else core.now_us // 1000
+    time_ms = head.delivery_time_ms if head.delivery_time_ms != 0 else now_us // 1000
     return merge_annotations(body, {DELIVERY_TIME: int(time_ms)})
 
 
-def birth_us(core: "Core", overrides: Overrides) -> i64:
+def birth_us(now_us: i64, overrides: Overrides) -> i64:
     """When a message that arrives now is born; 0 at once."""
     schedule = overrides.schedule
     if schedule is not None:
-        return schedule.next_us(core.now_us)
+        return schedule.next_us(now_us)
     if overrides.time_to_deliver_ms > 0:
-        return core.now_us + overrides.time_to_deliver_ms * 1000
+        return now_us + overrides.time_to_deliver_ms * 1000
     return 0
 
 
-def expiry_us(core: "Core", overrides: Overrides) -> i64:
+def expiry_us(now_us: i64, overrides: Overrides) -> i64:
     """When a message that arrives now expires by the override; 0 never, or no override."""
-    return core.now_us + overrides.ttl_ms * 1000 if overrides.ttl_ms > 0 else 0
+    return now_us + overrides.ttl_ms * 1000 if overrides.ttl_ms > 0 else 0
 
 
-def fix_times(core: "Core", head: MessageHead) -> None:
+def fix_times(now_us: i64, head: MessageHead) -> None:
     """The times in ``head`` that count from now become absolute: the message will be stored later."""
     if head.ttl_ms > 0:
-        by_ttl = core.now_us + head.ttl_ms * 1000
+        by_ttl = now_us + head.ttl_ms * 1000
         if head.expiry_us == 0 or by_ttl < head.expiry_us:
             head.expiry_us = by_ttl
         head.ttl_ms = -1
     if head.delivery_delay_ms > 0:
-        by_delay = (core.now_us + head.delivery_delay_ms * 1000 + 999) // 1000
+        by_delay = (now_us + head.delivery_delay_ms * 1000 + 999) // 1000
         if by_delay > head.delivery_time_ms:
             head.delivery_time_ms = by_delay
         head.delivery_delay_ms = 0

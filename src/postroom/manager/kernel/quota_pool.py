@@ -6,15 +6,28 @@ occupies room.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
-if TYPE_CHECKING:
-    from postroom.manager.producing.blocked_sends import BlockedSend
-
 NO_LIMIT: Final = -1
 STRETCH_SENDS: Final = 128
+
+
+class PoolWaiter:
+    """A send that waits for room in a pool."""
+
+    def __init__(self, size: i64) -> None:
+        self.size: i64 = size
+        """Of the message, in bytes."""
+        self.order: i64 = 0
+        """When it began to wait, compared with others; 0: it doesn't yet."""
+        self.stretch: _Stretch | None = None
+        """Its part of the pool's line."""
+
+    def is_next(self) -> bool:
+        """Whether it is the first of its link: sends of one link don't overtake each other."""
+        raise NotImplementedError
 
 
 @final
@@ -25,7 +38,7 @@ class _Stretch:
     """
 
     def __init__(self) -> None:
-        self.sends: list[BlockedSend] = []
+        self.sends: list[PoolWaiter] = []
         self.head: i64 = 0
         """Those before it wait no longer."""
         self.count: i64 = 0
@@ -33,10 +46,10 @@ class _Stretch:
         self.min_bytes: i64 = 0
         """Not larger than the smallest that waits."""
 
-    def add(self, send: "BlockedSend") -> None:
+    def add(self, send: "PoolWaiter") -> None:
         """Have it stand where it belongs."""
-        if self.count == 0 or send.message.size < self.min_bytes:
-            self.min_bytes = send.message.size
+        if self.count == 0 or send.size < self.min_bytes:
+            self.min_bytes = send.size
         at = self._place_of(send)
         if at == len(self.sends) or self.sends[at] is not send:  # else it has stood here before
             self.sends.insert(at, send)
@@ -45,7 +58,7 @@ class _Stretch:
         self.count += 1
         send.stretch = self
 
-    def _place_of(self, send: "BlockedSend") -> i64:
+    def _place_of(self, send: "PoolWaiter") -> i64:
         """How many came before it."""
         low: i64 = 0
         high: i64 = len(self.sends)
@@ -73,12 +86,12 @@ class Line:
         self._stretches: deque[_Stretch] = deque()
         self.count: i64 = 0
 
-    def join(self, send: "BlockedSend") -> None:
+    def join(self, send: "PoolWaiter") -> None:
         """Stand behind those that came before it: at the end, but when it comes from another line."""
         self._stretch_for(send).add(send)
         self.count += 1
 
-    def _stretch_for(self, send: "BlockedSend") -> _Stretch:
+    def _stretch_for(self, send: "PoolWaiter") -> _Stretch:
         stretches = self._stretches
         at: i64 = len(stretches) - 1
         if at < 0 or (
@@ -90,7 +103,7 @@ class Line:
             at -= 1
         return stretches[at]
 
-    def leave(self, send: "BlockedSend") -> None:
+    def leave(self, send: "PoolWaiter") -> None:
         """``send`` waits here no longer."""
         stretch = send.stretch
         if stretch is None:
@@ -101,7 +114,7 @@ class Line:
         while self._stretches and self._stretches[0].count == 0:
             self._stretches.popleft()
 
-    def first(self) -> "BlockedSend | None":
+    def first(self) -> "PoolWaiter | None":
         """The one that came first."""
         if not self._stretches:
             return None
@@ -114,9 +127,9 @@ class Line:
         head = self.first()
         return head is not None and head.order < order
 
-    def first_that_fits(self, room_bytes: i64, passed: i64) -> "BlockedSend | None":
+    def first_that_fits(self, room_bytes: i64, passed: i64) -> "PoolWaiter | None":
         """In order, the first not larger than that whose turn it is on its own link, of those that came after
-        ``passed``, as `BlockedSend.order`."""
+        ``passed``, as `PoolWaiter.order`."""
         for stretch in self._stretches:
             if stretch.count > 0 and stretch.min_bytes <= room_bytes and stretch.sends[-1].order > passed:
                 found = _search(stretch, room_bytes, passed)
@@ -124,12 +137,12 @@ class Line:
                     return found
         return None
 
-    def sends(self) -> "list[BlockedSend]":
+    def sends(self) -> "list[PoolWaiter]":
         """Everyone, in order."""
         return [send for stretch in self._stretches for send in stretch.sends if send.stretch is stretch]
 
 
-def _search(stretch: _Stretch, room_bytes: i64, passed: i64) -> "BlockedSend | None":
+def _search(stretch: _Stretch, room_bytes: i64, passed: i64) -> "PoolWaiter | None":
     """Also finds the smallest size anew."""
     smallest: i64 = -1
     stretch.pass_over()
@@ -139,10 +152,10 @@ def _search(stretch: _Stretch, room_bytes: i64, passed: i64) -> "BlockedSend | N
         at += 1
         if send.stretch is not stretch:
             continue
-        if send.message.size <= room_bytes and send.order > passed and send.is_next():
+        if send.size <= room_bytes and send.order > passed and send.is_next():
             return send
-        if smallest < 0 or send.message.size < smallest:
-            smallest = send.message.size
+        if smallest < 0 or send.size < smallest:
+            smallest = send.size
     stretch.min_bytes = smallest
     return None
 
@@ -200,10 +213,10 @@ class Pool:
         """Whether a send that comes now may go in: there is room, and nobody whom it would overtake."""
         return self.fits(size) and (self.preemptive or self.line.count == 0)
 
-    def next_send(self, passed: i64) -> "BlockedSend | None":
+    def next_send(self, passed: i64) -> "PoolWaiter | None":
         """Who may go in now; None while there is no room for whoever's turn it is.
 
-        ``passed``: up to there, as `BlockedSend.order`, they were looked at and need more room than there is;
+        ``passed``: up to there, as `PoolWaiter.order`, they were looked at and need more room than there is;
         0 for nobody.
         """
         if self.line.count == 0 or (self.max_messages >= 0 and self.messages >= self.max_messages):
@@ -214,7 +227,7 @@ class Pool:
         head = self.line.first()
         if head is None or head.order <= passed:
             return None
-        return head if head.is_next() and self.fits(head.message.size) else None
+        return head if head.is_next() and self.fits(head.size) else None
 
     def charge(self, count: i64, size: i64) -> None:
         self.messages += count

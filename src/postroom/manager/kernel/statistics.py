@@ -6,16 +6,13 @@ ledger has totals of its own that never start again. When counting began and wha
 that whoever reads the counters can balance them: depth = depth then + received − ended.
 """
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from postroom.model import numbers as n
 from postroom.model.codes import Outcome
 from postroom.model.holders import TRANSACTIONAL
-
-if TYPE_CHECKING:
-    from postroom.manager.kernel.meter import Meter
 
 # Where an entry is counted.
 NOWHERE: Final = 0
@@ -70,6 +67,39 @@ def slot_of(state: i64, holder_kind: i64, causes: i64) -> i64:
     if causes & n.PAUSED:
         return PAUSED
     return ORDERED
+
+
+class HeldMeter:
+    """Follows what a destination holds, for its quota and thresholds; told by its statistics."""
+
+    @property
+    def armed(self) -> bool:
+        """Whether senders are to be slowed down."""
+        raise NotImplementedError
+
+    def grow(self, count: i64, size: i64) -> None:
+        """The destination holds so many messages and bytes more."""
+        raise NotImplementedError
+
+    def shrink(self, count: i64, size: i64) -> None:
+        """The destination holds so many messages and bytes less."""
+        raise NotImplementedError
+
+    def messages_threshold_us(self) -> i64:
+        """How long the number of messages has been above the destination's threshold."""
+        raise NotImplementedError
+
+    def bytes_threshold_us(self) -> i64:
+        """How long the number of bytes has."""
+        raise NotImplementedError
+
+    def reset_times(self) -> None:
+        """Count the times from now on."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """The destination is no more."""
+        raise NotImplementedError
 
 
 @final
@@ -166,7 +196,7 @@ class Statistics:
         """Entries ended since the start, by outcome; CONSUMED is in `consumed`."""
         self.ended_bytes: i64 = 0
         """Of all that have ended, whatever the outcome."""
-        self.meter: Meter | None = None
+        self.meter: HeldMeter | None = None
         """What watches the depth for quotas and thresholds; None where there are none."""
         self.blocked: i64 = 0
         """Sends that wait for room now; in no other counter."""

@@ -6,6 +6,13 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64, mypyc_attr
 
+from postroom.manager.kernel.errors import (
+    LimitExceeded,
+    NotAllowed,
+    TransactionRolledBack,
+    TransactionTimedOut,
+    TransactionUnknown,
+)
 from postroom.model import numbers as n
 
 if TYPE_CHECKING:
@@ -14,7 +21,7 @@ if TYPE_CHECKING:
     from postroom.manager.kernel.duplicate_window import DuplicateWindow
     from postroom.manager.kernel.effects import Sink
     from postroom.manager.kernel.entry import Entry
-    from postroom.manager.producing.blocked_sends import BlockedSend
+    from postroom.manager.kernel.quota_pool import PoolWaiter
 
 
 @final
@@ -48,6 +55,14 @@ class Disposal:
         raise NotImplementedError
 
 
+class Admission:
+    """What a branch asks before it takes in more than a local transaction would."""
+
+    def admit(self, transaction: "Transaction", count: i64, size: i64) -> None:
+        """Raise a ManagerError unless ``count`` entries of one message, ``size`` bytes each, may go in."""
+        raise NotImplementedError
+
+
 @final
 class Transaction:
     """Open until committed, rolled back or timed out."""
@@ -69,10 +84,12 @@ class Transaction:
         """Puts that end in some way as soon as they are committed, and how."""
         self.message_ids: dict[tuple[DuplicateWindow, bytes], None] = {}
         """Of its puts, where the destination remembers ids; keys as `model.duplicates` makes them."""
-        self.blocked: list[BlockedSend] = []
+        self.blocked: list[PoolWaiter] = []
         """Its sends that wait for room: it can't be committed before they have been answered."""
         self.dischargers: list[Sink] = []
         """Who wants to discharge it, or to end the branch that it is, as soon as none waits."""
+        self.admission: Admission | None = None
+        """None: its own bound is all."""
         self.recorded = False
         self.decided = False
         self.ended = False
@@ -108,3 +125,46 @@ def fail(core: "Core", transaction: Transaction, why: str, condition: str = "") 
     transaction.condition = condition
     if transaction.kind == n.XA_BRANCH:
         core.transactions.failed_branches.append(transaction)
+        core.agenda.due = True
+
+
+def check_open(transaction: Transaction) -> None:
+    """Raise TransactionTimedOut, TransactionRolledBack or TransactionUnknown unless it can take more."""
+    if transaction.timed_out:
+        raise TransactionTimedOut(f"transaction {transaction.id}: {transaction.failed}")
+    if transaction.failed:
+        raise TransactionRolledBack(f"transaction {transaction.id}: {transaction.failed}")
+    if transaction.decided:
+        raise TransactionUnknown(f"transaction {transaction.id} has been decided already")
+    if transaction.ended:
+        if transaction.kind == n.SPARK_BRANCH:
+            raise NotAllowed(
+                f"transaction {transaction.id} is a sink branch that has been sealed: begin another"
+            )
+        raise NotAllowed(f"transaction {transaction.id} is a branch that has been ended: join or resume it")
+
+
+def make_room(core: "Core", transaction: Transaction, count: i64 = 1, size: i64 = 0) -> None:
+    """Raise unless ``count`` more entries fit, of a message of ``size`` bytes. One too many leaves nothing
+    but rollback; a sink branch stays as it was."""
+    check_open(transaction)
+    if transaction.admission is not None:
+        transaction.admission.admit(transaction, count, size)
+    else:
+        check_bound(core, transaction, count)
+    if not transaction.recorded:
+        transaction.recorded = True
+        core.holders.open(transaction.id, transaction.kind, transaction.detail)
+
+
+def check_bound(core: "Core", transaction: Transaction, count: i64) -> None:
+    """Raise LimitExceeded unless ``count`` more entries fit: one too many leaves nothing but rollback."""
+    limit = transaction.max_entries
+    if len(transaction.puts) + len(transaction.receipts) + count > limit:
+        why = f"more than {limit} messages in one transaction ({_option_of(transaction)})"
+        fail(core, transaction, why)
+        raise LimitExceeded(why)
+
+
+def _option_of(transaction: Transaction) -> str:
+    return "max_transaction_entries" if transaction.kind == n.LOCAL_TRANSACTION else "max_branch_messages"

@@ -9,6 +9,7 @@ from mypy_extensions import i64
 from postroom.ledger.format.block import BlockBuilder
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.kernel.quota_pool import Pool, PoolWaiter
 
 NEVER_TOLD: Final = 0x7FFF_FFFF_FFFF_FFFF
 """`Durability.through` of a queue manager whose host doesn't say: everything counts as durable."""
@@ -40,6 +41,12 @@ class Agenda:
     def __init__(self) -> None:
         self.woken: list[Destination] = []
         """Queues on which this command has made something available; dispatched before it ends."""
+        self.changed_pools: list[Pool] = []
+        """Pools that got room while sends wait for it; looked at before this command ends."""
+        self.free_sends: list[PoolWaiter] = []
+        """Sends that waited only for one before them, and may go in before this command ends."""
+        self.due = False
+        """Something else follows from this command: see `TurnPart.finish`."""
         self.watched: list[Destination] = []
         """Queues with news for who waits there."""
         self.pending: list[Destination] = []

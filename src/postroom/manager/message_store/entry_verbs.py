@@ -4,28 +4,20 @@ The states are those of MQ Everyplace: put unconfirmed, unlocked (here: availabl
 unconfirmed, browse get unconfirmed. Which entry is meant, and whether the caller may, `verbs` decides.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 from mypy_extensions import i64
 
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import drop_body
 from postroom.manager.kernel.transitions import step
-from postroom.manager.message_store.holders import (
-    NO_LOCK,
-    BrowseLock,
-    ConfirmIdHolder,
-    QueueStore,
-    close_if_empty,
-    forget,
-    keep,
-    note_confirmed,
-    store_of,
-)
+from postroom.manager.message_store.holders import close_if_empty, forget, keep, note_confirmed, store_of
 from postroom.manager.queues.entry_lookup import Spot, pick
 from postroom.manager.queues.placement import add_committed, delay, ended, why_put_waits
 from postroom.manager.queues.queue import Queue, as_queue
+from postroom.manager.queues.store_holders import NO_LOCK, BrowseLock, ConfirmIdHolder, QueueStore
 from postroom.manager.undeliverable.expiry import expired
 from postroom.manager.undeliverable.returned_entries import come_back
 from postroom.model import numbers as n
@@ -301,3 +293,12 @@ def close_empty_holders(core: Core, queue: Queue) -> None:
             close_if_empty(core, queue, holder)
         for by in list(store.locks.values()):
             close_if_empty(core, queue, by)
+
+
+@final
+class StoreHolderPart(TurnPart):
+    """Locks and what they hold come to their end."""
+
+    def destination_due(self, core: Core, destination: Destination) -> None:
+        if isinstance(destination, Queue):
+            on_time(core, destination)

@@ -6,89 +6,24 @@ are in the ledger from their first entry to their last, and are kept over a rest
 """
 
 import json
-from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded
-from postroom.manager.queues.queue import as_queue
+from postroom.manager.queues.queue import Queue, as_queue
+from postroom.manager.queues.store_holders import (
+    MAX_CONFIRMED,
+    NO_LOCK,
+    BrowseLock,
+    ConfirmIdHolder,
+    QueueStore,
+)
 from postroom.model import numbers as n
 
-if TYPE_CHECKING:
-    from postroom.manager.message_store.pending_requests import StoreRequest
-    from postroom.manager.queues.queue import Queue
 
-NO_CONFIRM_ID: Final = 0
-"""Unassured: nothing is to be confirmed."""
-NO_LOCK: Final = 0
-
-MAX_CONFIRMED: Final = 10_000
-"""Confirmed gets of one queue that are remembered, so that a confirmation can be repeated."""
-
-
-@final
-class BrowseLock:
-    """One browse with lock: every entry that it found, as long as nobody has unlocked, got or deleted it."""
-
-    def __init__(self, id: i64, confirm_id: i64, until_us: i64) -> None:
-        self.id: i64 = id
-        """Also the lock id that the client gives."""
-        self.confirm_id: i64 = confirm_id
-        """Which undo unlocks what is locked; `NO_CONFIRM_ID` none."""
-        self.until_us: i64 = until_us
-        """The end of its lease; 0 never."""
-        self.entries: dict[int, Entry] = {}
-        """Locked now, by serial, in the order of the browse."""
-        self.got: i64 = 0
-        """Got through it and not confirmed: an undo locks them again."""
-        self.over = False
-        """Its lease has ended: what an undo brings back is unlocked at once."""
-        self.since_us: i64 = 0
-        self.user = ""
-        """Who has asked for it."""
-
-
-@final
-class ConfirmIdHolder:
-    """What was put or got under one confirm id; ``lock`` is the one that it was got through, if any."""
-
-    def __init__(self, id: i64, confirm_id: i64, lock: BrowseLock | None) -> None:
-        self.id: i64 = id
-        self.kind: i64 = n.CONFIRM_ID
-        self.confirm_id: i64 = confirm_id
-        self.lock = lock
-        self.entries: dict[int, Entry] = {}
-        self.since_us: i64 = 0
-        """When its first entry came."""
-        self.user = ""
-        """Who has put or got that."""
-
-
-@final
-class QueueStore:
-    """The holders of one queue, and the requests that wait there."""
-
-    def __init__(self) -> None:
-        self.holders: dict[tuple[int, int], ConfirmIdHolder] = {}
-        """By confirm id and lock id (`NO_LOCK`)."""
-        self.locks: dict[int, BrowseLock] = {}
-        self.held: dict[int, Entry] = {}
-        """Everything that they hold, by serial."""
-        self.serials: dict[bytes, int] = {}
-        """Of what they hold, by unique id."""
-        self.unique_ids: dict[int, bytes] = {}
-        self.confirmed: dict[bytes, int] = {}
-        """Gets that were confirmed last, since the start: confirm ids by unique id."""
-        self.unread: list[int] = []
-        """Held since before the start: their unique ids have to be read."""
-        self.expiry_us: i64 = 0
-        """Not later than the first expiry of anything held; 0 none."""
-        self.waiting: list[StoreRequest] = []
-
-
-def store_of(queue: "Queue") -> QueueStore:
+def store_of(queue: Queue) -> QueueStore:
     """The queue's store, made when first needed."""
     if queue.store is None:
         queue.store = QueueStore()
@@ -96,7 +31,7 @@ def store_of(queue: "Queue") -> QueueStore:
 
 
 def confirm_id_holder(
-    core: Core, queue: "Queue", confirm_id: i64, lock: BrowseLock | None, user: str
+    core: Core, queue: Queue, confirm_id: i64, lock: BrowseLock | None, user: str
 ) -> ConfirmIdHolder:
     """The holder of that confirm id, made for ``user`` when first needed. Raises LimitExceeded when it has
     all it may."""
@@ -121,7 +56,7 @@ def _begun(core: Core, user: str) -> dict[str, object]:
     return {"since_us": int(core.now_us), "user": user}
 
 
-def open_lock(core: Core, queue: "Queue", confirm_id: i64, until_us: i64, user: str) -> BrowseLock:
+def open_lock(core: Core, queue: Queue, confirm_id: i64, until_us: i64, user: str) -> BrowseLock:
     """A new lock of ``user``, which holds nothing yet."""
     lock = BrowseLock(core.holders.ids.take(), confirm_id, until_us)
     lock.since_us, lock.user = core.now_us, user
@@ -137,7 +72,7 @@ def open_lock(core: Core, queue: "Queue", confirm_id: i64, until_us: i64, user: 
     return lock
 
 
-def keep(core: Core, queue: "Queue", entry: Entry, unique_id: bytes) -> None:
+def keep(core: Core, queue: Queue, entry: Entry, unique_id: bytes) -> None:
     """``entry``, which its holder has taken, is on the store's books; b"": its unique id isn't known."""
     store = store_of(queue)
     queue.held.add(entry)
@@ -152,7 +87,7 @@ def keep(core: Core, queue: "Queue", entry: Entry, unique_id: bytes) -> None:
         core.agenda.set_alarm(queue, entry.expiry_us)
 
 
-def forget(queue: "Queue", entry: Entry) -> None:
+def forget(queue: Queue, entry: Entry) -> None:
     """``entry``, which its holder has let go, is off the books."""
     store = store_of(queue)
     serial = int(entry.serial)
@@ -175,7 +110,7 @@ def note_confirmed(entry: Entry) -> None:
         del store.confirmed[next(iter(store.confirmed))]
 
 
-def close_if_empty(core: Core, queue: "Queue", holder: object) -> None:
+def close_if_empty(core: Core, queue: Queue, holder: object) -> None:
     """A holder that holds nothing any more is none."""
     store = store_of(queue)
     if isinstance(holder, BrowseLock):

@@ -12,16 +12,16 @@ from mypy_extensions import i64
 
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.storage.body_requests import Body
-from postroom.manager.channels import triggering
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Asker, Fetch, IdRead, Reply
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded, ManagerError, NoMatchingMessage
-from postroom.manager.message_store.holders import store_of
-from postroom.manager.queues.entry_lookup import find, pick
-from postroom.manager.queues.message_ids import IdIndex, serials_on
+from postroom.manager.queues.entry_lookup import find, pick, serials_on
+from postroom.manager.queues.message_ids import IdIndex
 from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
 from postroom.manager.undeliverable.unreadable_bodies import without_body
+from postroom.model import numbers as n
 from postroom.model.ids import NO_IDS, MessageIds
 
 MAX_IDS_READ: Final = 4096
@@ -96,6 +96,8 @@ class StoreRequests:
         """Those that want to and have to wait for one that does."""
         self.deadlines: list[tuple[int, int, StoreRequest]] = []
         """Heap of (until_us, order of coming, request): those that wait for a message."""
+        self.waiting: dict[int, list[StoreRequest]] = {}
+        """Those that wait for a message, by the id of their queue."""
         self.last_order: i64 = 0
         self.unfinished: list[StoreRequest] = []
         """Requests that go on in the next turn."""
@@ -166,9 +168,11 @@ def _over(core: Core, request: StoreRequest) -> None:
     store_requests_of(core).count -= 1
     _let_go(core, request)
     if request.waiting:
-        waiting = store_of(request.queue).waiting
+        waiting = store_requests_of(core).waiting[int(request.queue.id)]
         waiting.remove(request)
-        request.queue.schedule.watched = bool(waiting) or request.queue.schedule.armed
+        if not waiting:
+            del store_requests_of(core).waiting[int(request.queue.id)]
+        request.queue.schedule.watch(len(waiting))
 
 
 # -- waiting for a message
@@ -178,32 +182,18 @@ def _wait(core: Core, request: StoreRequest) -> None:
     _let_go(core, request)
     if not request.waiting:
         request.waiting = True
-        store_of(request.queue).waiting.append(request)
-        request.queue.schedule.watched = True
         requests = store_requests_of(core)
+        waiting = requests.waiting.setdefault(int(request.queue.id), [])
+        waiting.append(request)
+        request.queue.schedule.watch(len(waiting))
         requests.last_order += 1
         heapq.heappush(requests.deadlines, (request.until_us, requests.last_order, request))
 
 
-def serve(core: Core) -> None:
-    """Something may have become available on these queues: run who waits there, trigger their channels."""
-    watched = core.agenda.watched
-    core.agenda.watched = []
-    for destination in watched:
-        queue = as_queue(destination)
-        queue.schedule.news = False
-        if queue.schedule.armed:
-            triggering.notice(core, queue)
-        if queue.store is not None:
-            for request in list(queue.store.waiting):
-                advance(core, request)
-
-
-def queue_deleted(core: Core, queue: Queue) -> None:
-    """Nothing will come any more."""
-    if queue.store is not None:
-        for request in list(queue.store.waiting):
-            advance(core, request)
+def serve(core: Core, queue: Queue) -> None:
+    """Something may have become available on ``queue``, or nothing ever will: run who waits there."""
+    for request in list(store_requests_of(core).waiting.get(int(queue.id), ())):
+        advance(core, request)
 
 
 def time_out(core: Core) -> None:
@@ -248,6 +238,7 @@ def _admit(core: Core, request: StoreRequest) -> bool:
         return True
     if requests.readers >= core.options.max_store_readers:
         requests.stood_back.append(request)
+        core.agenda.due = True
         return False
     request.admitted = True
     requests.readers += 1
@@ -267,6 +258,8 @@ def admit_more(core: Core) -> None:
     requests = store_requests_of(core)
     while requests.stood_back and requests.readers < core.options.max_store_readers:
         advance(core, requests.stood_back.pop(0))
+    if requests.stood_back:
+        core.agenda.due = True
 
 
 def _batch(core: Core, request: StoreRequest, entries: list[Entry]) -> list[Entry]:
@@ -363,3 +356,34 @@ def ids_read(core: Core, read: IdRead, found: list[Any]) -> None:
             assert isinstance(request, StoreRequest)
             request.reading -= 1
             advance(core, request)
+
+
+@final
+class StoreRequestPart(TurnPart):
+    """Requests to the message store go on, or have waited long enough."""
+
+    def finish(self, core: Core) -> None:
+        if store_requests_of(core).stood_back:
+            admit_more(core)
+
+    def time_out(self, core: Core) -> None:
+        time_out(core)
+        go_on(core)
+
+    def next_timeout_us(self, core: Core) -> i64:
+        return core.now_us if store_requests_of(core).unfinished else next_deadline_us(core)
+
+    def news(self, core: Core, destination: Destination) -> None:
+        serve(core, as_queue(destination))
+
+    def durable(self, core: Core) -> None:
+        if store_requests_of(core).undurable:
+            durable(core)
+
+    def reads(self, entry: Entry) -> bool:
+        return entry.state == n.START and isinstance(entry.owner, StoreRequest)
+
+    def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
+        request = entries[0].owner
+        assert isinstance(request, StoreRequest)
+        bodies_read(core, request, entries, bodies)

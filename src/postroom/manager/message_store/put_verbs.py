@@ -26,7 +26,6 @@ from postroom.manager.message_store.filter import (
     serials_by_id,
     unique_id_of,
 )
-from postroom.manager.message_store.holders import NO_CONFIRM_ID, ConfirmIdHolder
 from postroom.manager.message_store.pending_requests import StoreRequest
 from postroom.manager.message_store.verbs import StoreVerb, check_unique_id, done, may_confirm, no_match
 from postroom.manager.producing.message import Message
@@ -43,6 +42,7 @@ from postroom.manager.producing.put import store as put_available
 from postroom.manager.producing.report_checks import check_options
 from postroom.manager.queues.entry_lookup import Spot, find, find_busy
 from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.store_holders import NO_CONFIRM_ID, ConfirmIdHolder
 from postroom.model import numbers as n
 from postroom.model.ids import MessageIds
 from postroom.model.message import MessageHead
@@ -77,7 +77,7 @@ class Put(StoreVerb):
         queue, head = self.queue, self.head
         earlier = self._earlier(core) if head.unique_id else None
         if queue.overrides is not None:
-            overrides.apply(core, queue.overrides, head)
+            overrides.apply(core.now_us, queue.overrides, head)
         self._check_room(core)
         holder = self._holder(core)
         if earlier is not None:

@@ -29,16 +29,10 @@ from postroom.manager.message_store.filter import (
     need_ids,
     unique_id_of,
 )
-from postroom.manager.message_store.holders import (
-    NO_CONFIRM_ID,
-    BrowseLock,
-    ConfirmIdHolder,
-    QueueStore,
-    confirm_id_holder,
-    store_of,
-)
+from postroom.manager.message_store.holders import confirm_id_holder, store_of
 from postroom.manager.message_store.pending_requests import MAX_IDS_READ, ReadsNeeded, StoreRequest
 from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.store_holders import NO_CONFIRM_ID, BrowseLock, ConfirmIdHolder, QueueStore
 from postroom.model import numbers as n
 from postroom.model.ids import MessageIds
 

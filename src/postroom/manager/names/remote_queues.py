@@ -14,11 +14,15 @@ from typing import Final, cast, final
 
 from mypy_extensions import i64
 
+from postroom.manager.destinations.tables import DestinationListener, destinations_of
 from postroom.manager.headers.transmission_header import TransmissionHeader
 from postroom.manager.kernel.core import Core
-from postroom.manager.kernel.errors import DefinitionInvalid
+from postroom.manager.kernel.destination import Destination
+from postroom.manager.kernel.errors import DefinitionInvalid, QueueExists
 from postroom.manager.kernel.name_rules import RESERVED_PREFIX, check_name
+from postroom.manager.kernel.options import QueueDefinition
 from postroom.manager.queues.queue import Queue
+from postroom.model.names import split_address
 
 KIND_REMOTE: Final = "remote"
 MAX_DESCRIPTION_CHARS: Final = 256
@@ -101,13 +105,34 @@ class ResolvedName:
 
 
 @final
-class Names:
+class Names(DestinationListener):
     """The names of one queue manager that lead elsewhere."""
 
     def __init__(self) -> None:
         self.definitions: dict[str, RemoteQueue] = {}
         self.resolved: dict[tuple[str, str], ResolvedName] = {}
         """By queue and queue manager; forgotten with every change of a definition."""
+
+    def check(self, core: Core, definition: QueueDefinition) -> None:
+        """Raise QueueExists for the name of a remote queue, DefinitionInvalid for one, or for an address
+        elsewhere, as dead-letter queue."""
+        destinations = destinations_of(core)
+        remote = self.definitions
+        if definition.name in remote:
+            raise QueueExists(f"there is a remote queue {definition.name!r}: delete that first")
+        for key in ("dead_letter_queue", "expiry_queue"):
+            other = definition.dead_letter_queue if key == "dead_letter_queue" else definition.expiry_queue
+            here = other in destinations.queues or other in destinations.topics
+            if not here and (other in remote or split_address(other)[1] != ""):
+                raise DefinitionInvalid(
+                    f"queue {definition.name!r}: {key} is {other!r}, a remote queue; must be one here", key
+                )
+
+    def defined(self, core: Core, destination: Destination) -> None:
+        self.forget()
+
+    def removed(self, core: Core, destination: Destination) -> None:
+        self.forget()
 
     def keep(self, queue: str, queue_manager: str, found: ResolvedName) -> None:
         """Have a resolution in mind until something changes."""

@@ -13,6 +13,7 @@ from mypy_extensions import i64
 from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.effects import Rejected, Sink
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
+from postroom.manager.kernel.quota_pool import Pool, PoolWaiter
 from postroom.manager.kernel.transaction import fail
 from postroom.manager.producing.message import Message
 from postroom.manager.producing.unheard_refusals import record_refused
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from postroom.manager.kernel.consumer import Producer
     from postroom.manager.kernel.core import Core
     from postroom.manager.kernel.destination import Destination
-    from postroom.manager.kernel.quota_pool import Pool, _Stretch
     from postroom.manager.kernel.transaction import Transaction
 
 NO_ROOM: Final = "amqp:resource-limit-exceeded"
@@ -32,23 +32,8 @@ _MIN_DEADLINES: Final = 64
 
 
 @final
-class BlockedSend:
+class BlockedSend(PoolWaiter):
     """One send that waits."""
-
-    __slots__ = (
-        "due_us",
-        "message",
-        "order",
-        "pool",
-        "producer",
-        "queue",
-        "since_us",
-        "sink",
-        "stretch",
-        "token",
-        "transaction",
-        "waits",
-    )
 
     def __init__(
         self,
@@ -60,6 +45,7 @@ class BlockedSend:
         transaction: "Transaction | None",
         since_us: i64,
     ) -> None:
+        super().__init__(message.size)
         self.producer = producer
         self.queue = queue
         self.message = message
@@ -68,16 +54,11 @@ class BlockedSend:
         self.transaction = transaction
         self.since_us: i64 = since_us
         self.due_us: i64 = since_us + producer.send_timeout_us
-        self.order: i64 = 0
-        """When it began to wait, compared with others; 0: it doesn't yet."""
         self.pool: Pool | None = None
         """Where it waits for room; None: only for those before it on its link."""
-        self.stretch: _Stretch | None = None
-        """Its part of the pool's line."""
         self.waits = False
 
     def is_next(self) -> bool:
-        """Whether it is the first of its link: sends of one link don't overtake each other."""
         waiting = self.producer.waiting
         return waiting is not None and waiting[0] is self
 
@@ -87,8 +68,6 @@ class BlockedSends:
     """Those of a queue manager."""
 
     def __init__(self) -> None:
-        self.unlimited: list[BlockedSend] = []
-        """Sends that waited only for one before them, and may go in before this command ends."""
         self.count: i64 = 0
         self.bytes: i64 = 0
         self.deadlines: list[tuple[int, int, BlockedSend]] = []
@@ -104,7 +83,7 @@ def blocked_sends_of(core: "Core") -> BlockedSends:
 
 def cost(send: BlockedSend) -> i64:
     """What it is charged with where blocked bytes are bounded."""
-    return send.message.size + ENTRY_OVERHEAD_BYTES
+    return send.size + ENTRY_OVERHEAD_BYTES
 
 
 def enter(core: "Core", send: BlockedSend) -> None:
@@ -130,7 +109,7 @@ def enter(core: "Core", send: BlockedSend) -> None:
     heapq.heappush(line.deadlines, (send.due_us, send.order, send))
 
 
-def change_pool(send: BlockedSend, pool: "Pool") -> bool:
+def change_pool(send: BlockedSend, pool: Pool) -> bool:
     """Of all the pools that a publish needs, ``pool`` is the one that lacks room now; whether that is
     another one than before.
 
@@ -177,7 +156,7 @@ def _leave_link(core: "Core", producer: "Producer", send: BlockedSend) -> None:
     if not waiting:
         producer.waiting = None
     elif was_next:
-        look_at(core, waiting[0])
+        look_at(core, as_blocked_send(waiting[0]))
 
 
 def look_at(core: "Core", send: BlockedSend) -> None:
@@ -185,12 +164,13 @@ def look_at(core: "Core", send: BlockedSend) -> None:
     if send.pool is not None:
         send.pool.mark()
     else:
-        blocked_sends_of(core).unlimited.append(send)
+        core.agenda.free_sends.append(send)
 
 
-def free_line(core: "Core", pool: "Pool") -> None:
+def free_line(core: "Core", pool: Pool) -> None:
     """No publish needs room in ``pool`` any more: those that wait for it are looked at, in their order."""
-    publishes = [send for send in pool.line.sends() if isinstance(send.queue, Topic)]
+    waiting = [as_blocked_send(each) for each in pool.line.sends()]
+    publishes = [send for send in waiting if isinstance(send.queue, Topic)]
     for send in reversed(publishes):  # the last that is added is looked at first
         pool.line.leave(send)
         send.pool = None
@@ -226,7 +206,7 @@ def reject(core: "Core", send: BlockedSend, condition: str, description: str) ->
     if transaction is not None and (send.token < 0 or transaction.dischargers):
         fail(core, transaction, "a message in it was refused: " + description)
     if send.token < 0:
-        record_refused(core, send.producer, send.queue.name, send.message.size, condition, description)
+        record_refused(core, send.producer, send.queue.name, send.size, condition, description)
     core.effects.rejected.append(Rejected(send.sink, send.token, condition, description))
 
 
@@ -242,13 +222,13 @@ def withdraw_all(core: "Core", producer: "Producer") -> list[int]:
     tokens: list[int] = []
     waiting = producer.waiting
     while waiting:
-        send = waiting[-1]
+        send = as_blocked_send(waiting[-1])
         leave(core, send)
         discard(core, send)
         if send.token < 0:
             if send.transaction is not None:
                 fail(core, send.transaction, "a pre-settled message in it vanished with its link")
-            record_refused(core, producer, send.queue.name, send.message.size, NO_ROOM, _WITHDRAWN)
+            record_refused(core, producer, send.queue.name, send.size, NO_ROOM, _WITHDRAWN)
         tokens.append(int(send.token))
     return tokens
 
@@ -269,7 +249,7 @@ def _order(item: "tuple[int, int, BlockedSend]") -> int:
 def refuse_transacted(core: "Core", transaction: "Transaction") -> None:
     """The transaction is rolled back: what of it still waits is refused."""
     for send in list(transaction.blocked):
-        refuse(core, send, ROLLED_BACK, f"transaction {transaction.id} has been rolled back")
+        refuse(core, as_blocked_send(send), ROLLED_BACK, f"transaction {transaction.id} has been rolled back")
 
 
 def time_out(core: "Core") -> None:
@@ -284,7 +264,7 @@ def time_out(core: "Core") -> None:
 def _timed_out_text(core: "Core", send: BlockedSend) -> str:
     waited_ms = (core.now_us - send.since_us) // 1000
     what = send.pool.what if send.pool is not None else f"queue {send.queue.name!r}"
-    return f"{what} had no room for {send.message.size} bytes within {waited_ms} ms (the send time-out)"
+    return f"{what} had no room for {send.size} bytes within {waited_ms} ms (the send time-out)"
 
 
 def next_timeout_us(core: "Core") -> i64:
@@ -293,3 +273,9 @@ def next_timeout_us(core: "Core") -> i64:
     while deadlines and not deadlines[0][2].waits:
         heapq.heappop(deadlines)
     return deadlines[0][0] if deadlines else 0
+
+
+def as_blocked_send(waiter: PoolWaiter) -> BlockedSend:
+    """Nothing else waits for room."""
+    assert isinstance(waiter, BlockedSend)
+    return waiter

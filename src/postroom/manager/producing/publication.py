@@ -4,6 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from postroom.amqp.message.message_fields import MessageFields
 from postroom.ledger.format.entry_records import Arrival
 from postroom.manager.destinations import routing, tap
 from postroom.manager.destinations.topic import Route, Topic
@@ -14,7 +15,7 @@ from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.kernel.entry_creation import FIRST_SLOT, first_state
 from postroom.manager.kernel.memory import must_pack
 from postroom.manager.kernel.quota_pool import Pool
-from postroom.manager.kernel.transaction import Transaction
+from postroom.manager.kernel.transaction import Transaction, make_room
 from postroom.manager.kernel.transition_table import FIRST
 from postroom.manager.producing.message import Message
 from postroom.manager.producing.put import (
@@ -26,12 +27,12 @@ from postroom.manager.producing.put import (
     volatile_refusal,
     write_arrival,
 )
+from postroom.manager.producing.transacted_puts import hold_put
 from postroom.manager.producing.upload import abort
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.duplicate_detection import note
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
 from postroom.manager.queues.queue import Queue, Subscription
-from postroom.manager.transactions import commit as transactions
 from postroom.model import numbers as n
 
 _STORED: Final = n.FLAG_BODY_STORED
@@ -56,7 +57,7 @@ def publish(
     if refused is not None:
         return refused
     if transaction is not None:
-        transactions.make_room(core, transaction, len(takers), size)
+        make_room(core, transaction, len(takers), size)
     topic.statistics.received += 1
     topic.statistics.received_bytes += size
     if not takers:
@@ -75,7 +76,7 @@ def _takers(
     """Of ``queues``, all or part of a route, those that want the message."""
     if not route.choosy:
         return queues
-    return routing.wanting(queues, routing.fields_of(message.head, message.opening()), producer.container)
+    return routing.wanting(queues, _fields_of(message), producer.container)
 
 
 def _refusal(
@@ -186,7 +187,7 @@ def _publish_to(
             queue.ids.note(publication.serial, head)
         if transaction is not None:
             entry = publication.entry(queue)
-            transactions.hold_put(core, transaction, entry)
+            hold_put(core, transaction, entry)
         elif due_us != 0:
             add_delayed(core, publication.entry(queue), n.UNBORN, due_us)
         else:
@@ -264,3 +265,8 @@ def _packed(core: Core, queue: Queue, band: Band, flags: i64) -> bool:
     if flags & _STORED == 0 or queue.selectors.in_use > 0:
         return False
     return must_pack(core, band.live_count(), band.backlog.count)
+
+
+def _fields_of(message: Message) -> MessageFields:
+    """What selectors see of a message that is being published."""
+    return MessageFields(message.head.priority, message.head.durable, 0, message.opening(), None)

@@ -16,11 +16,11 @@ from postroom.manager.kernel.memory import must_pack
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.kernel.transition_table import FIRST
-from postroom.manager.message_store.holders import ConfirmIdHolder
 from postroom.manager.producing.message import Message
 from postroom.manager.queues.duplicate_detection import note
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
 from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.store_holders import ConfirmIdHolder
 from postroom.manager.undeliverable.expiry import expire_available, expired
 from postroom.model import mq
 from postroom.model import numbers as n

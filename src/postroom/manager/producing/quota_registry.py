@@ -1,10 +1,10 @@
 """Quotas coming, changing and going, and which one each destination is under."""
 
 import json
-from typing import Final
+from typing import Final, final
 
 from postroom.ledger.format.records import RecordType
-from postroom.manager.destinations.tables import destinations_of
+from postroom.manager.destinations.tables import DestinationListener, destinations_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.destination_checks import POLICY_PREEMPTIVE, check_thresholds
@@ -16,6 +16,7 @@ from postroom.manager.kernel.quota_definition import Quota, QuotaDefinition
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.producing import blocked_sends
 from postroom.manager.producing.quotas import quotas_of
+from postroom.manager.queues.queue import Subscription
 
 _DEFINED: Final = int(RecordType.QUEUE_DEFINED)
 _DELETED: Final = int(RecordType.QUEUE_DELETED)
@@ -54,7 +55,7 @@ def register(core: Core, id: int, definition: QuotaDefinition) -> Quota:
     """Make the quota known, without writing anything."""
     destinations = destinations_of(core)
     quotas = quotas_of(core)
-    quota = Quota(id, definition, quotas.changed_pools)
+    quota = Quota(id, definition, core.agenda.changed_pools)
     quotas.by_name[definition.name] = quota
     if id >= destinations.next_id:
         destinations.next_id = id + 1
@@ -74,7 +75,7 @@ def update(core: Core, definition: QuotaDefinition) -> Quota:
     if definition != quota.definition:
         quota.define(definition)
         for queue in list(quota.members):
-            bind(core, queue)
+            _bind(core, queue)
         _write(core, quota)
     return quota
 
@@ -94,14 +95,35 @@ def _write(core: Core, quota: Quota) -> None:
     core.ledger.record(_DEFINED, 0, quota.id, 0, 0, 0, detail)
 
 
-def check(core: Core, definition: QueueDefinition) -> None:
-    """Raise QuotaNotFound or DefinitionInvalid where a destination can't be under the quota that it names."""
-    if definition.quota:
-        maxima = find(core, definition.quota).definition
-        check_thresholds(definition, maxima.messages_maximum, maxima.bytes_maximum)
+@final
+class QuotaListener(DestinationListener):
+    """Has every destination under the quota that its definition says."""
+
+    def check(self, core: Core, definition: QueueDefinition) -> None:
+        if definition.quota:
+            maxima = find(core, definition.quota).definition
+            check_thresholds(definition, maxima.messages_maximum, maxima.bytes_maximum)
+
+    def defined(self, core: Core, destination: Destination) -> None:
+        _bind(core, destination)
+
+    def unrouted(self, core: Core, subscription: Subscription) -> None:
+        pool = subscription.quota.pool
+        if pool is not None and subscription.quota.has_own_pool:
+            blocked_sends.free_line(core, pool)
+        elif pool is not None:
+            pool.mark()  # those that wait there need less of it
+
+    def removed(self, core: Core, destination: Destination) -> None:
+        """Nothing waits for it any more."""
+        text = destination.deleted_text()
+        blocked_sends.refuse_all(core, destination, QueueDeleted.condition, text)
+        _join(core, destination, None)
+        if destination.statistics.meter is not None:
+            destination.statistics.meter.close()
 
 
-def bind(core: Core, queue: Destination) -> None:
+def _bind(core: Core, queue: Destination) -> None:
     """Put a destination under the quota that its definition says, with its thresholds and overrides.
 
     Sends that wait for it while it was under another are failed.
@@ -127,6 +149,7 @@ def _measure(core: Core, queue: Destination, pool: Pool | None) -> None:
             return
         meter = Meter(statistics.depth, statistics.depth_bytes, quotas.thresholds)
         statistics.meter = meter
+    assert isinstance(meter, Meter)
     if meter.pool is not pool:
         meter.change_pool(pool)
     if has_thresholds and meter.own is None:
@@ -155,7 +178,7 @@ def _pool_for(core: Core, queue: Destination) -> Pool | None:
         return quota.pool
     pool = queue.quota.pool
     if pool is None or not queue.quota.has_own_pool or quota is not before:
-        pool = Pool(f"queue {queue.name!r}", quotas.changed_pools)
+        pool = Pool(f"queue {queue.name!r}", core.agenda.changed_pools)
     queue.quota.has_own_pool = True
     _limit_own(pool, definition, quota)
     return pool
@@ -176,11 +199,3 @@ def _join(core: Core, queue: Destination, quota: Quota | None) -> None:
     if quota is not None and before is not quota:
         quota.members.append(queue)
     queue.quota.resource = quota
-
-
-def unbind(core: Core, queue: Destination) -> None:
-    """The destination is deleted: nothing waits for it any more."""
-    blocked_sends.refuse_all(core, queue, QueueDeleted.condition, queue.deleted_text())
-    _join(core, queue, None)
-    if queue.statistics.meter is not None:
-        queue.statistics.meter.close()

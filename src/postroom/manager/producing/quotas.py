@@ -14,14 +14,12 @@ BROKER: Final = "(broker)"
 
 @final
 class Quotas:
-    """Quotas by name, the broker's own, and the pools in which something has changed."""
+    """Quotas by name, and the broker's own."""
 
     def __init__(self, core: Core) -> None:
         options = core.options
         self.by_name: dict[str, Quota] = {}
-        self.changed_pools: list[Pool] = []
-        """Pools that got room while sends wait for it; looked at before this command ends."""
-        self.broker_pool = Pool("the broker's quota", self.changed_pools)
+        self.broker_pool = Pool("the broker's quota", core.agenda.changed_pools)
         """For destinations that have no quota of their own."""
         self.broker_pool.limit(
             options.quota_messages, options.quota_bytes, options.quota_policy == POLICY_PREEMPTIVE

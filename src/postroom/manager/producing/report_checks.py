@@ -11,7 +11,7 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Warned
 from postroom.manager.kernel.options import USAGE_TRANSMISSION
-from postroom.manager.reports.report_message import Original
+from postroom.manager.producing.report_original import Original
 from postroom.model import mq
 from postroom.model.message import MessageHead
 from postroom.model.mq import Reason, Undelivered, reason_name

@@ -5,7 +5,7 @@ while others wait stands behind them, even if it would fit. Preemptive: whatever
 of one link keep their order, as if the sender waited in each call.
 """
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -13,24 +13,23 @@ from postroom.manager.consuming import dispatch
 from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel import overrides
 from postroom.manager.kernel.consumer import Producer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Rejected, Sink
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.kernel.errors import ManagerError, QueueDeleted
 from postroom.manager.kernel.quota_pool import Pool
-from postroom.manager.kernel.transaction import Transaction, fail
+from postroom.manager.kernel.transaction import Transaction, check_open, fail
 from postroom.manager.producing import blocked_sends, publication
-from postroom.manager.producing.blocked_sends import BlockedSend, blocked_sends_of
+from postroom.manager.producing.blocked_sends import BlockedSend, as_blocked_send, blocked_sends_of
 from postroom.manager.producing.message import Message
 from postroom.manager.producing.put import NO_ROOM, lacking, no_room_text, refusal, store
-from postroom.manager.producing.quotas import quotas_of
 from postroom.manager.producing.report_checks import check_options
+from postroom.manager.producing.transacted_puts import put_in_transaction
 from postroom.manager.producing.unheard_refusals import record_refused
 from postroom.manager.producing.upload import abort
 from postroom.manager.queues import duplicate_detection as duplicates
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.transactions import commit as transactions
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
@@ -54,9 +53,9 @@ def send(
     if queue.deleted:
         raise QueueDeleted(queue.deleted_text())
     if queue.overrides is not None:
-        overrides.apply(core, queue.overrides, message.head)
+        overrides.apply(core.now_us, queue.overrides, message.head)
         if message.body is not None and queue.overrides.bears:
-            body = overrides.with_delivery_time(core, message.head, message.body)
+            body = overrides.with_delivery_time(core.now_us, message.head, message.body)
             message = Message(message.head, body)
     if _dropped(core, queue, message.head, sink, token, transaction):
         return DROPPED
@@ -162,7 +161,7 @@ def _take(
             if refused is not None:
                 return refused
         elif transaction is not None:
-            transactions.put(core, transaction, producer, as_queue(queue), message)
+            put_in_transaction(core, transaction, producer, as_queue(queue), message)
         else:
             store(core, producer, as_queue(queue), message)
     except ManagerError as error:
@@ -177,7 +176,7 @@ def _block(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[str, st
     refused = _not_to_wait(core, blocked, pool)
     if refused is not None:
         return refused
-    overrides.fix_times(core, blocked.message.head)
+    overrides.fix_times(core.now_us, blocked.message.head)
     blocked.pool = pool if pool is not None else blocked.queue.quota.pool
     blocked_sends.enter(core, blocked)
     return None
@@ -187,15 +186,15 @@ def _not_to_wait(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[s
     transaction = blocked.transaction
     of_sink = transaction is not None and transaction.kind == n.SPARK_BRANCH
     if pool is not None and (of_sink or blocked.producer.send_timeout_us == 0):
-        return NO_ROOM, no_room_text(pool, blocked.message.size)
+        return NO_ROOM, no_room_text(pool, blocked.size)
     if of_sink:
         return NO_ROOM, "sends of this link wait for room: a sink branch waits for nobody, send it on another"
     if transaction is not None:
         try:
-            transactions.check_open(transaction)
+            check_open(transaction)
         except ManagerError as error:
             return error.condition, error.description
-    more = blocked.message.size + ENTRY_OVERHEAD_BYTES
+    more = blocked.size + ENTRY_OVERHEAD_BYTES
     options = core.options
     if blocked.producer.blocked_bytes + more > options.max_blocked_bytes_per_link:
         return NO_ROOM, (
@@ -212,11 +211,10 @@ def _not_to_wait(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[s
 
 def let_in(core: Core) -> None:
     """Take what waits and has room now, in the order that each pool's policy says."""
-    quotas = quotas_of(core)
-    while quotas.changed_pools or blocked_sends_of(core).unlimited:
+    while core.agenda.changed_pools or core.agenda.free_sends:
         _let_in_unlimited(core)
-        if quotas.changed_pools:
-            pool = quotas.changed_pools.pop()
+        if core.agenda.changed_pools:
+            pool = core.agenda.changed_pools.pop()
             pool.marked = False
             _let_in_line(core, pool)
 
@@ -227,7 +225,7 @@ def _let_in_line(core: Core, pool: Pool) -> None:
     passed: i64 = 0
     blocked = pool.next_send(passed)
     while blocked is not None:
-        if _let_in(core, blocked):
+        if _let_in(core, as_blocked_send(blocked)):
             _let_in_unlimited(core)  # who waits behind one of those for this pool came before its others
         else:
             passed = blocked.order
@@ -236,9 +234,8 @@ def _let_in_line(core: Core, pool: Pool) -> None:
 
 def _let_in_unlimited(core: Core) -> None:
     """Take what waited only for those before it on its link."""
-    blocked = blocked_sends_of(core)
-    while blocked.unlimited:
-        free = blocked.unlimited.pop()
+    while core.agenda.free_sends:
+        free = as_blocked_send(core.agenda.free_sends.pop())
         if free.waits and free.is_next():
             _let_in(core, free)
 
@@ -269,3 +266,18 @@ def _let_in(core: Core, blocked: BlockedSend) -> bool:
     if isinstance(queue, Queue) and _is_awaited(queue):
         core.agenda.woken.append(queue)
     return True
+
+
+@final
+class SendPart(TurnPart):
+    """Sends that wait go in, or have waited long enough."""
+
+    def follow(self, core: Core) -> None:
+        if core.agenda.changed_pools or core.agenda.free_sends:
+            let_in(core)
+
+    def time_out(self, core: Core) -> None:
+        blocked_sends.time_out(core)
+
+    def next_timeout_us(self, core: Core) -> i64:
+        return blocked_sends.next_timeout_us(core)

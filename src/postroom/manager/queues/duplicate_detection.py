@@ -9,7 +9,6 @@ without an id are not looked at.
 
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.kernel.transaction import Transaction, fail
 from postroom.model.duplicates import key_of
 from postroom.model.message import MessageHead
@@ -72,13 +71,3 @@ def forget(transaction: Transaction) -> None:
     """It was prepared and is rolled back: they have not been taken."""
     for window, key in transaction.message_ids:
         window.discard(key)
-
-
-def restore_branch(core: "Core", transaction: Transaction) -> None:
-    """What a prepared branch put before the start is in the windows; let it know which keys are its own."""
-    destinations = destinations_of(core)
-    serials = {int(entry.serial) for entry in transaction.puts}
-    for queue in (*destinations.queues.values(), *destinations.topics.values()):
-        if queue.duplicates is not None and serials:
-            for key in queue.duplicates.keys_of(serials):
-                transaction.message_ids[queue.duplicates, key] = None

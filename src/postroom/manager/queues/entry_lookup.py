@@ -15,9 +15,9 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.queues.backlog import Backlog, Chunk
 from postroom.manager.queues.band import Band
+from postroom.manager.queues.held_lookup import held_entry, held_serials
 from postroom.manager.queues.placement import take_out, unpack
 from postroom.manager.queues.queue import Queue
-from postroom.manager.spark.held_lookup import held_entry
 from postroom.model.packed import PACKED_FIELDS
 
 BATCH_OBJECTS: Final = 128
@@ -197,7 +197,7 @@ def find_busy(queue: Queue, serial: i64) -> Entry | None:
         for entry in consumer.held:
             if entry.serial == serial:
                 return entry
-    if queue.spark:
+    if queue.packed_holders:
         found = held_entry(queue, int(serial))
         if found is not None:
             return found
@@ -206,3 +206,23 @@ def find_busy(queue: Queue, serial: i64) -> Entry | None:
             if entry.serial == serial:
                 return entry
     return None
+
+
+def serials_on(queue: "Queue") -> Any:
+    """The serials of everything on the queue, in any state, as a u64 array."""
+    parts = [_serials_of_chunk(chunk) for band in queue.bands for chunk in band.backlog.sealed()]
+    objects = [entry.serial for band in queue.bands for entry in band.waiting()]
+    objects += queue.delayed.serials()
+    objects += [entry.serial for entry in queue.held]
+    objects += [entry.serial for consumer in queue.attached.consumers for entry in consumer.held]
+    parts.append(np.array(objects, np.uint64))
+    parts += held_serials(queue)
+    return np.concatenate(parts)
+
+
+def _serials_of_chunk(chunk: "Chunk") -> Any:
+    serials: Any = np.frombuffer(chunk.data, _PACKED)["serial"][chunk.head : chunk.count]
+    if chunk.dead is not None:
+        dead = np.unpackbits(np.frombuffer(chunk.dead, np.uint8), bitorder="little")
+        serials = serials[dead[chunk.head : chunk.count] == 0]
+    return serials

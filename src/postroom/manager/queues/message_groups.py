@@ -74,5 +74,4 @@ class Groups:
 
 
 def _key(consumer: "Consumer", bucket: i64) -> tuple[int, int]:
-    cursor = consumer.matching
-    return (int(cursor.id) if cursor is not None else 0, int(bucket))
+    return (int(consumer.selector_cursor_id), int(bucket))

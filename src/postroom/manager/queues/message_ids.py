@@ -15,14 +15,12 @@ from mypy_extensions import i64
 
 from postroom.ledger.fold.state import distinct
 from postroom.ledger.reading.hashing import hash_id, hash_ids
-from postroom.manager.spark.held_lookup import held_serials
 from postroom.model.ids import ID_KINDS, MESSAGE_ID, NO_IDS, UNIQUE_ID, MessageIds
 from postroom.model.message import RecordedProperties
 from postroom.model.packed import PACKED_FIELDS
 
 if TYPE_CHECKING:
-    from postroom.manager.queues.backlog import Chunk
-    from postroom.manager.queues.queue import Queue
+    pass
 
 YOUNG_ENTRIES: Final = 8192
 """Entries whose ids are kept whole; half of them are folded into hashes when there is one more."""
@@ -181,23 +179,3 @@ class IdIndex:
 def _sorted(hashes: Any, serials: Any) -> Any:
     order = np.argsort(hashes, kind="stable")
     return (hashes[order], serials[order])
-
-
-def serials_on(queue: "Queue") -> Any:
-    """The serials of everything on the queue, in any state, as a u64 array."""
-    parts = [_serials_of_chunk(chunk) for band in queue.bands for chunk in band.backlog.sealed()]
-    objects = [entry.serial for band in queue.bands for entry in band.waiting()]
-    objects += queue.delayed.serials()
-    objects += [entry.serial for entry in queue.held]
-    objects += [entry.serial for consumer in queue.attached.consumers for entry in consumer.held]
-    parts.append(np.array(objects, np.uint64))
-    parts += held_serials(queue)
-    return np.concatenate(parts)
-
-
-def _serials_of_chunk(chunk: "Chunk") -> Any:
-    serials: Any = np.frombuffer(chunk.data, _PACKED)["serial"][chunk.head : chunk.count]
-    if chunk.dead is not None:
-        dead = np.unpackbits(np.frombuffer(chunk.dead, np.uint8), bitorder="little")
-        serials = serials[dead[chunk.head : chunk.count] == 0]
-    return serials

@@ -1,6 +1,6 @@
 """One queue: what waits on it, who takes from it, and what is in flight."""
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -11,15 +11,13 @@ from postroom.manager.kernel.options import QueueDefinition
 from postroom.manager.kernel.statistics import HeldByAll
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.delayed_entries import DelayedEntries
+from postroom.manager.queues.held_entries import PackedHolder
 from postroom.manager.queues.message_groups import Groups
 from postroom.manager.queues.message_ids import IdIndex
 from postroom.manager.queues.selector_cursor import SelectorUse
+from postroom.manager.queues.store_holders import QueueStore
 from postroom.manager.queues.units_of_order import Units
 from postroom.model.selector import Selector, parse
-
-if TYPE_CHECKING:
-    from postroom.manager.message_store.holders import QueueStore
-    from postroom.manager.spark.subscription import SparkSubscription
 
 PRIORITIES: Final = 10
 
@@ -77,7 +75,7 @@ class Queue(Destination):
         """Who has an id; None while nobody asks."""
         self.store: QueueStore | None = None
         """What confirm ids and browse locks hold; None while none ever did."""
-        self.spark: list[SparkSubscription] = []
+        self.packed_holders: list[PackedHolder] = []
         """Spark subscriptions to it, those included of which something is still to go back."""
         self.returning: i64 = 0
         """So many of these: nobody gets anything before all of it is at its place again."""

@@ -11,6 +11,7 @@ from typing import Final, cast, final
 
 from mypy_extensions import i64
 
+from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
@@ -189,6 +190,11 @@ def verdict_on(entry: Entry, cursor: SelectorCursor) -> i64:
 def search_memory_of(core: Core) -> SearchMemory:
     """That of a queue manager."""
     return cast(SearchMemory, core.state(SearchMemory))
+
+
+def cursor_of(consumer: Consumer) -> SelectorCursor | None:
+    """Where its selector is; None: it has none."""
+    return cast(SelectorCursor | None, consumer.selector_cursor)
 
 
 @final

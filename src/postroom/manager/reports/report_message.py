@@ -13,8 +13,6 @@ from postroom.amqp.encoding import descriptors as d
 from postroom.amqp.encoding.field_reader import read_descriptor
 from postroom.amqp.encoding.reader import Reader
 from postroom.amqp.encoding.types import Int, UInt
-from postroom.amqp.message.message_fields import MessageFields
-from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.report_options import PROPERTY_MASKS, REPORT_ANNOTATION
 from postroom.amqp.message.sections import Message, Properties
 from postroom.manager.headers.mq_properties import (
@@ -30,10 +28,8 @@ from postroom.manager.headers.mq_properties import (
     PUT_TIME,
     put_date_and_time,
 )
-from postroom.manager.queues.message_ids import ids_of
+from postroom.manager.producing.report_original import Original
 from postroom.model import mq
-from postroom.model.ids import MessageIds
-from postroom.model.message import MessageHead
 
 MAX_DATA_BYTES: Final = 100
 """Of the message, in a report "with data"."""
@@ -45,30 +41,6 @@ _REPLY_TO: Final = 4
 _CORRELATION_ID: Final = 5
 _CONTENT_TYPE: Final = 6
 _CONTENT_ENCODING: Final = 7
-
-
-@final
-class Original:
-    """The message that a report is about: ``sections`` as stored, perhaps only those before its body."""
-
-    def __init__(self, sections: bytes) -> None:
-        self.sections = sections
-        self.head: MessageHead = scan_head(sections, complete=False)
-        self.fields = MessageFields(self.head.priority, self.head.durable, 0, sections, None)
-
-    @property
-    def reply_to(self) -> str:
-        """Where reports go; "" nowhere."""
-        found = self.fields.property_at(_REPLY_TO)
-        return found if isinstance(found, str) else ""
-
-    @property
-    def ids(self) -> MessageIds:
-        return ids_of(self.head)
-
-    def is_report(self) -> bool:
-        """Whether it is one itself: about those none are made."""
-        return self.fields.application_property(MSG_TYPE) == mq.MessageType.REPORT.value
 
 
 @final

@@ -10,7 +10,7 @@ to the queue manager's dead-letter queue; a report that can't go there either is
 discarded.
 """
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -23,21 +23,22 @@ from postroom.manager.headers.dead_letter_header import DEAD_LETTER, header_for,
 from postroom.manager.headers.transmission_header import TRANSMISSION, take_transmission
 from postroom.manager.kernel import overrides
 from postroom.manager.kernel.consumer import Producer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.effects import Fetch, Warned
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import ManagerError
-from postroom.manager.kernel.report_list import REPORTER, Cause
+from postroom.manager.kernel.report_list import REPORTER, Cause, Reports
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.names import name_resolution as names
 from postroom.manager.names.remote_queues import names_of
+from postroom.manager.producing import discard
 from postroom.manager.producing.message import message_of
 from postroom.manager.producing.put import store
 from postroom.manager.producing.refusal import refusal_of
+from postroom.manager.producing.report_original import Original
+from postroom.manager.producing.transacted_puts import put_in_transaction
 from postroom.manager.queues.queue import Queue, Subscription
-from postroom.manager.reports.report_message import Original, ReportText, report_sections
-from postroom.manager.transactions import commit as transactions
-from postroom.manager.undeliverable import discard
+from postroom.manager.reports.report_message import ReportText, report_sections
 from postroom.model import mq
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -265,7 +266,7 @@ def _put(
     """Put on this very queue, if it can take the report now."""
     own = _completed_head(head, sections)
     if queue.overrides is not None:
-        overrides.apply(core, queue.overrides, own)
+        overrides.apply(core.now_us, queue.overrides, own)
     reason = refusal_of(core, queue, own, len(sections))
     if reason is not None:
         return Undelivered(reason[0], name, queue_manager, reason[1])
@@ -276,7 +277,7 @@ def _put(
         if transaction is None:
             store(core, producer, queue, message)
         else:
-            transactions.put(core, transaction, producer, queue, message)
+            put_in_transaction(core, transaction, producer, queue, message)
             core.durability.provisional(first)
     except ManagerError as error:
         return Undelivered(_UNEXPECTED, name, queue_manager, error.description)
@@ -302,3 +303,22 @@ def reporter(core: Core) -> Producer:
         producer.adverse = True
         core.reports.producer = producer
     return producer
+
+
+@final
+class ReportPart(TurnPart):
+    """Reports are made, at once or when what they are about has been read."""
+
+    def follow(self, core: Core) -> None:
+        if core.reports.due:
+            make_due(core)
+
+    def durable(self, core: Core) -> None:
+        if core.reports.waiting:
+            read_more(core)
+
+    def reads(self, entry: Entry) -> bool:
+        return entry.state == n.START and isinstance(entry.owner, Reports)
+
+    def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
+        bodies_read(core, bodies)

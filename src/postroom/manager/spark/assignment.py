@@ -5,12 +5,13 @@ when the order of serials breaks, before anything else is said about what it ass
 turn.
 """
 
-from typing import Any, Final
+from typing import Any, Final, final
 
 import numpy as np
 from mypy_extensions import i64
 
 from postroom.manager.consuming.unit_turns import catch_up
+from postroom.manager.kernel.consumer import BulkReceiver
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.group_transitions import (
@@ -49,6 +50,24 @@ def assign(core: Core, spark: SparkSubscription, entry: Entry) -> None:
     core.budget.assignments -= 1
 
 
+@final
+class SparkReceiver(BulkReceiver):
+    """A Spark subscription, as its consumer sees it."""
+
+    def __init__(self, core: Core, spark: SparkSubscription) -> None:
+        self._core = core
+        self._spark = spark
+
+    def room(self) -> i64:
+        return self._spark.room()
+
+    def take(self, entry: Entry) -> None:
+        assign(self._core, self._spark, entry)
+
+    def take_next(self, alone: bool) -> bool:
+        return _assign_next(self._core, self._spark.queue, self._spark, alone)
+
+
 def write_open(core: Core, spark: SparkSubscription) -> None:
     """Write the record that is being filled, if there is one."""
     count = spark.open_count
@@ -72,7 +91,7 @@ def _record(core: Core, spark: SparkSubscription, detail: bytes, count: i64) -> 
     spark.assigned = position
 
 
-def assign_next(core: Core, queue: Queue, spark: SparkSubscription, alone: bool) -> bool:
+def _assign_next(core: Core, queue: Queue, spark: SparkSubscription, alone: bool) -> bool:
     """Give ``spark``, which has room, the next that is available: whole runs where nobody else wants any
     (``alone``). False if there is nothing."""
     while True:

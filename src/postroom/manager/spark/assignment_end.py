@@ -7,10 +7,10 @@ from mypy_extensions import i64
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.group_transitions import consume_assigned, end_with_many, release_assigned
 from postroom.manager.queues import annotations
+from postroom.manager.queues.held_entries import HeldChunk
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import Queue
 from postroom.manager.spark.assignment import write_open
-from postroom.manager.spark.held_entries import HeldChunk
 from postroom.manager.spark.subscription import SparkSubscription
 from postroom.manager.undeliverable.returned_entries import settle_down
 from postroom.model import numbers as n

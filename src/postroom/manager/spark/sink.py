@@ -14,7 +14,7 @@ from mypy_extensions import i64
 
 from postroom.ledger.format.records import RecordType
 from postroom.manager.kernel.errors import LimitExceeded, SinkBranchFull
-from postroom.manager.kernel.transaction import Transaction
+from postroom.manager.kernel.transaction import Admission, Transaction
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.core import Core
@@ -255,3 +255,14 @@ def restored_app(id: i64, told: dict[str, Any]) -> SinkApp:
     app.position = None if position is None else int(position)
     app.decided_us = int(told["decided_us"])
     return app
+
+
+@final
+class SinkAdmission(Admission):
+    """What one branch, and all together, may hold."""
+
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+
+    def admit(self, transaction: Transaction, count: i64, size: i64) -> None:
+        admit_to_branch(self._core, transaction, count, size)

@@ -7,11 +7,11 @@ branches are rolled back and their requests refused, so that a driver that was o
 another has taken over.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.effects import Alarm
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import (
@@ -29,6 +29,7 @@ from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.queues.duplicate_detection import HAS_TWIN, has_twin
 from postroom.manager.spark.sink import (
     MAX_REMEMBERED_RUNS,
+    SinkAdmission,
     SinkApp,
     SinkBranch,
     SinkContact,
@@ -76,6 +77,7 @@ def begin(core: Core, contact: SinkContact, partition: int, attempt: int) -> Sin
         )
     entries = core.options.max_sink_branch_messages
     transaction = Transaction(core.holders.ids.take(), core.now_us, n.SPARK_BRANCH, entries, b"")
+    transaction.admission = SinkAdmission(core)
     branch = SinkBranch(app, contact, partition, attempt, transaction, core.now_us)
     transaction.detail = detail_of(branch)
     sinks.add(branch)
@@ -384,6 +386,7 @@ def _restored_branch(core: Core, row: "HolderRow") -> SinkBranch:
     app = sinks_of(core).apps[str(told["app"])]
     limit = core.options.max_sink_branch_messages
     transaction = Transaction(row.holder, core.now_us, n.SPARK_BRANCH, limit, b"")
+    transaction.admission = SinkAdmission(core)
     contact = SinkContact(
         app.name,
         app.query_id,
@@ -412,3 +415,14 @@ def restore_held(core: Core, transaction: Transaction, entry: Entry) -> None:
     sinks.messages += 1
     sinks.bytes += entry.body_len
     branch.bytes += entry.body_len
+
+
+@final
+class SinkPart(TurnPart):
+    """Sinks of which nothing is heard come to their end."""
+
+    def time_out(self, core: Core) -> None:
+        time_out(core)
+
+    def next_timeout_us(self, core: Core) -> i64:
+        return next_timeout_us(core)

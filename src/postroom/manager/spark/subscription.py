@@ -20,7 +20,7 @@ from postroom.manager.kernel.name_rules import check_name
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.kernel.transition_table import ASSIGNED
 from postroom.manager.kernel.turn_state import NEVER_TOLD
-from postroom.manager.spark.held_entries import Held
+from postroom.manager.queues.held_entries import PackedHolder
 from postroom.model import numbers as n
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ _FIELDS: Final = tuple(each.name for each in fields(SparkSubscriptionDefinition)
 
 
 @final
-class SparkSubscription:
+class SparkSubscription(PackedHolder):
     """One Spark subscription, as a holder ``id``."""
 
     def __init__(self, id: i64, definition: SparkSubscriptionDefinition, queue: "Queue", user: str) -> None:
-        self.id: i64 = id
+        super().__init__(id, definition.name)
         self.definition = definition
         self.queue = queue
         self.user = user
@@ -88,7 +88,6 @@ class SparkSubscription:
         """What was assigned up to here has been consumed."""
         self.assigned: i64 = 0
         """Position of the last record that assigned something."""
-        self.held = Held()
         self.renewed_us: i64 = 0
         """When it was last heard of."""
         self.written_us: i64 = 0
@@ -113,10 +112,6 @@ class SparkSubscription:
         self._range_count: i64 = 0
         self._first: i64 = 0
         self._last: i64 = 0
-
-    @property
-    def name(self) -> str:
-        return self.definition.name
 
     @property
     def over(self) -> bool:
@@ -214,6 +209,11 @@ class SparkSubscriptions:
         """How many have ended against the will of their queries."""
         self.unread_from: i64 = NEVER_TOLD
         """From here on the ledger's history is to stay for them; NEVER_TOLD there are none."""
+
+
+def subscribed_to(queue: "Queue") -> list[SparkSubscription]:
+    """The Spark subscriptions to a queue, those included of which something is still to go back."""
+    return [each for each in queue.packed_holders if isinstance(each, SparkSubscription)]
 
 
 def spark_subscriptions_of(core: Core) -> SparkSubscriptions:

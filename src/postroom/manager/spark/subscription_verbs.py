@@ -1,7 +1,7 @@
 """Spark subscriptions coming, being asked, and going: by their query, by their lease, with a restart."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -12,7 +12,8 @@ from postroom.manager.destinations import registry as queues
 from postroom.manager.destinations import tap
 from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.kernel.consumer import Consumer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Alarm, Sink
 from postroom.manager.kernel.errors import (
     CheckpointReplaced,
@@ -29,7 +30,7 @@ from postroom.manager.kernel.group_transitions import ASSIGNED_SLOT
 from postroom.manager.kernel.options import USAGE_TRANSMISSION, ConsumerOptions
 from postroom.manager.kernel.turn_state import NEVER_TOLD
 from postroom.manager.queues.queue import Queue
-from postroom.manager.spark.assignment import write_open
+from postroom.manager.spark.assignment import SparkReceiver, write_all, write_open
 from postroom.manager.spark.assignment_end import consume_through, give_back_some
 from postroom.manager.spark.subscription import (
     MAX_CHECKPOINT_BYTES,
@@ -37,6 +38,7 @@ from postroom.manager.spark.subscription import (
     SparkSubscriptionDefinition,
     definition_of,
     spark_subscriptions_of,
+    subscribed_to,
 )
 from postroom.model import numbers as n
 from postroom.model.packed import PACKED_BYTES
@@ -104,7 +106,7 @@ def create(core: Core, definition: SparkSubscriptionDefinition, user: str) -> Sp
     spark.assigned = spark.confirmed
     core.holders.open(spark.id, n.SPARK_SUBSCRIPTION, spark.opened())
     subscriptions.by_name[definition.name] = spark
-    queue.spark.append(spark)
+    queue.packed_holders.append(spark)
     tap.begin(core, queue)
     spark.renewed_us = core.now_us
     _renewed(core, spark, core.now_us + _lease_us(spark))
@@ -132,10 +134,10 @@ def _consumer_options(core: Core, definition: SparkSubscriptionDefinition, user:
 
 def _take_part(core: Core, spark: SparkSubscription, consumer: Consumer) -> None:
     """It is given what is available, as far as it has room."""
-    consumer.spark = spark
+    consumer.bulk = SparkReceiver(core, spark)
     spark.consumer = consumer
     _keep_history(core)
-    has_room(core, consumer, spark)
+    has_room(core, consumer)
     core.agenda.woken.append(spark.queue)
 
 
@@ -174,7 +176,7 @@ def delete(core: Core, name: str) -> int:
 
 def delete_of_queue(core: Core, queue: Queue) -> None:
     """The queue is about to go: all its Spark subscriptions go before, at once."""
-    for spark in list(queue.spark):
+    for spark in subscribed_to(queue):
         if not spark.deleted:
             delete(core, spark.name)
     while queue.returning > 0:
@@ -251,7 +253,7 @@ def is_filling(spark: SparkSubscription) -> bool:
     consumer, queue = spark.consumer, spark.queue
     if consumer is None or not consumer.ready or queue.top_band() is None:
         return False
-    if consumer.matching is not None and consumer.waits:
+    if consumer.selector_cursor_id != 0 and consumer.waits:
         return True
     return queue.schedule.pending or queue.bodies.fetching or queue.bodies.waits_for_durable
 
@@ -302,7 +304,7 @@ def _check_checkpoint(spark: SparkSubscription, checkpoint: str, may_be_none: bo
 
 def _has_room(core: Core, spark: SparkSubscription) -> None:
     if spark.consumer is not None:
-        has_room(core, spark.consumer, spark)
+        has_room(core, spark.consumer)
         core.agenda.woken.append(spark.queue)
 
 
@@ -329,7 +331,7 @@ def _renewed(core: Core, spark: SparkSubscription, until_us: i64) -> None:
 
 def on_time(core: Core, queue: Queue) -> None:
     """End those of which nothing was heard for too long."""
-    for spark in list(queue.spark):
+    for spark in subscribed_to(queue):
         if spark.ended_us != 0 or spark.deleted:
             continue
         if spark.until_us > core.now_us:
@@ -393,7 +395,7 @@ def _end(core: Core, spark: SparkSubscription) -> None:
 
 def give_back(core: Core, queue: Queue) -> None:
     """Have what ended subscriptions hold go back, up to a turn's bound."""
-    for spark in list(queue.spark):
+    for spark in subscribed_to(queue):
         if spark.consumer is not None:
             continue
         while spark.held.count > 0 and core.budget.assignments > 0:
@@ -410,7 +412,7 @@ def give_back(core: Core, queue: Queue) -> None:
 
 
 def _forget(core: Core, spark: SparkSubscription) -> None:
-    spark.queue.spark.remove(spark)
+    spark.queue.packed_holders.remove(spark)
     core.holders.close(spark.id, n.SPARK_SUBSCRIPTION)
 
 
@@ -432,7 +434,7 @@ def restore(core: Core, recovered: "Recovered") -> None:
     _keep_history(core)
     for spark in by_id.values():
         if spark.consumer is not None:
-            has_room(core, spark.consumer, spark)
+            has_room(core, spark.consumer)
             core.agenda.woken.append(spark.queue)
         elif spark.held.count > 0:
             spark.queue.returning += 1
@@ -448,7 +450,7 @@ def _restore_one(core: Core, id: int, last: int, told: dict[str, object]) -> Spa
     queue = destinations_of(core).queues[definition.queue]
     spark = SparkSubscription(id, definition, queue, str(told["user"]))
     spark.restore(told)
-    queue.spark.append(spark)
+    queue.packed_holders.append(spark)
     if not spark.deleted:
         spark_subscriptions_of(core).by_name[definition.name] = spark
     if last > spark.assigned:
@@ -457,7 +459,7 @@ def _restore_one(core: Core, id: int, last: int, told: dict[str, object]) -> Spa
     if spark.ended_us == 0:
         options = _consumer_options(core, definition, spark.user)
         spark.consumer = consumers.bind(core, queue, Sink(), options)
-        spark.consumer.spark = spark
+        spark.consumer.bulk = SparkReceiver(core, spark)
         tap.begin(core, queue)
         grace_us = min(RESTART_GRACE_US, _lease_us(spark))
         _renewed(core, spark, max(spark.renewed_us + _lease_us(spark), core.now_us + grace_us))
@@ -474,3 +476,20 @@ def _hold(spark: SparkSubscription, rows: "AssignedRows") -> None:
 def redefined(spark: SparkSubscription, settings: dict[str, object]) -> SparkSubscriptionDefinition:
     """Its definition with some settings changed."""
     return replace(spark.definition, **settings)  # type: ignore[arg-type]
+
+
+@final
+class SparkSubscriptionPart(TurnPart):
+    """Leases end, what was held goes back, and what was assigned is written."""
+
+    def destination_due(self, core: Core, destination: Destination) -> None:
+        if isinstance(destination, Queue) and destination.packed_holders:
+            on_time(core, destination)
+
+    def left_over(self, core: Core, destination: Destination) -> None:
+        if isinstance(destination, Queue) and destination.returning > 0:
+            give_back(core, destination)
+
+    def end(self, core: Core) -> None:
+        if spark_subscriptions_of(core).assigning:
+            write_all(core)

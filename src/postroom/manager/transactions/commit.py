@@ -4,34 +4,28 @@ Local ones live here; of a branch, XA (`xa_verbs`) or of a Spark sink (`spark.si
 that holds its messages.
 """
 
+from typing import final
+
 from mypy_extensions import i64
 
 from postroom.ledger.format.block import Group
 from postroom.manager.consuming.settlement import exclude, let_go, take_up
 from postroom.manager.destinations.topic_subscriptions import subscriptions_of
-from postroom.manager.kernel.consumer import Consumer, Producer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.entry import Entry
-from postroom.manager.kernel.entry_creation import begin_held
 from postroom.manager.kernel.errors import (
     LimitExceeded,
     NotAllowed,
-    TransactionRolledBack,
-    TransactionTimedOut,
-    TransactionUnknown,
 )
 from postroom.manager.kernel.group_transitions import decide, decision, groups_by, hand_over
-from postroom.manager.kernel.memory import admit, stored
-from postroom.manager.kernel.transaction import Receipt, Transaction, fail
+from postroom.manager.kernel.memory import stored
+from postroom.manager.kernel.transaction import Receipt, Transaction, check_open, make_room
 from postroom.manager.kernel.transitions import lose, step
 from postroom.manager.producing.blocked_sends import refuse_transacted
-from postroom.manager.producing.message import Message
-from postroom.manager.producing.put import due_of, new_entry
-from postroom.manager.queues.duplicate_detection import HAS_TWIN, forget, has_twin, note, remember
+from postroom.manager.queues.duplicate_detection import HAS_TWIN, forget, has_twin, remember
 from postroom.manager.queues.placement import add_committed, delay, ended, why_put_waits
-from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.spark.sink import admit_to_branch
-from postroom.manager.transactions.xa_branch import branches_of
+from postroom.manager.queues.queue import as_queue
 from postroom.manager.undeliverable.returned_entries import come_back, redelivery_delay_us, turn_down
 from postroom.model import numbers as n
 
@@ -46,69 +40,6 @@ def begin(core: Core) -> Transaction:
     transaction = Transaction(core.holders.ids.take(), core.now_us, n.LOCAL_TRANSACTION, limit, b"")
     core.transactions.local[int(transaction.id)] = transaction
     return transaction
-
-
-def check_open(transaction: Transaction) -> None:
-    """Raise TransactionTimedOut, TransactionRolledBack or TransactionUnknown unless it can take more."""
-    if transaction.timed_out:
-        raise TransactionTimedOut(f"transaction {transaction.id}: {transaction.failed}")
-    if transaction.failed:
-        raise TransactionRolledBack(f"transaction {transaction.id}: {transaction.failed}")
-    if transaction.decided:
-        raise TransactionUnknown(f"transaction {transaction.id} has been decided already")
-    if transaction.ended:
-        if transaction.kind == n.SPARK_BRANCH:
-            raise NotAllowed(
-                f"transaction {transaction.id} is a sink branch that has been sealed: begin another"
-            )
-        raise NotAllowed(f"transaction {transaction.id} is a branch that has been ended: join or resume it")
-
-
-def make_room(core: Core, transaction: Transaction, count: i64 = 1, size: i64 = 0) -> None:
-    """Raise unless ``count`` more entries fit, of a message of ``size`` bytes. One too many leaves nothing
-    but rollback; a sink branch stays as it was."""
-    check_open(transaction)
-    limit = transaction.max_entries
-    if transaction.kind == n.XA_BRANCH:
-        branches_of(core).touch(transaction.id, core.now_us)
-    if transaction.kind == n.SPARK_BRANCH:
-        admit_to_branch(core, transaction, count, size)
-    elif len(transaction.puts) + len(transaction.receipts) + count > limit:
-        why = f"more than {limit} messages in one transaction ({_option_of(transaction)})"
-        fail(core, transaction, why)
-        raise LimitExceeded(why)
-    if not transaction.recorded:
-        transaction.recorded = True
-        core.holders.open(transaction.id, transaction.kind, transaction.detail)
-
-
-def _option_of(transaction: Transaction) -> str:
-    return "max_transaction_entries" if transaction.kind == n.LOCAL_TRANSACTION else "max_branch_messages"
-
-
-def put(
-    core: Core,
-    transaction: Transaction,
-    producer: Producer,
-    queue: Queue,
-    message: Message,
-) -> Entry:
-    """Put provisionally: invisible until the commit. Raises as `make_room`."""
-    make_room(core, transaction, 1, message.size)
-    entry = new_entry(core, producer, queue, message, due_of(core, message.head), transaction)
-    note(queue, message.head, transaction)
-    hold_put(core, transaction, entry)
-    return entry
-
-
-def hold_put(core: Core, transaction: Transaction, entry: Entry) -> None:
-    """The transaction has put ``entry``, a new object in no order."""
-    begin_held(entry, transaction.kind, transaction.id, transaction)
-    as_queue(entry.queue).held.add(entry)
-    if transaction.kind == n.SPARK_BRANCH:
-        entry.body = None  # it may be held for long, and there may be very many: read again when it goes out
-    admit(core, entry)
-    transaction.puts.append(entry)
 
 
 def dispose(
@@ -279,6 +210,7 @@ def let_go_of(core: Core, transaction: Transaction) -> None:
     transaction.disposals = {}
     if subscriptions.doomed:
         subscriptions.forsaken.extend(subscriptions.doomed)
+        core.agenda.due = True
         subscriptions.doomed.clear()
 
 
@@ -364,3 +296,14 @@ def _undo_of_before(core: Core, entry: Entry, event: i64) -> None:
     step(core, entry, event, 0, 0, None, 0)
     lose(core, entry)
     ended(core, entry)
+
+
+@final
+class LocalTransactionPart(TurnPart):
+    """Transactions that have been open for too long are rolled back."""
+
+    def time_out(self, core: Core) -> None:
+        time_out(core)
+
+    def next_timeout_us(self, core: Core) -> i64:
+        return next_timeout_us(core)

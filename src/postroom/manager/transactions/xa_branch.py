@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast, final
 from mypy_extensions import i64
 
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.transaction import Admission, Transaction, check_bound
 from postroom.model.xa import UNPREPARED, BranchState, XaCode, Xid
 
 if TYPE_CHECKING:
@@ -213,3 +214,15 @@ class Branches:
 def branches_of(core: Core) -> Branches:
     """Those of a queue manager."""
     return cast(Branches, core.state(Branches))
+
+
+@final
+class XaAdmission(Admission):
+    """Whoever works in a branch is heard of; the bound is that of its entries."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def admit(self, transaction: Transaction, count: i64, size: i64) -> None:
+        branches_of(self._core).touch(transaction.id, self._core.now_us)
+        check_bound(self._core, transaction, count)

@@ -1,13 +1,13 @@
 """The verbs of XA. Which one a branch may hear when, and what is answered, stands in `model.xa`; here is what
 they do."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
 from postroom.manager.consuming.settlement import let_go, take_up
 from postroom.manager.kernel.consumer import Consumer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import NotAllowed, XaError
 from postroom.manager.kernel.transaction import Receipt, Transaction
@@ -19,6 +19,7 @@ from postroom.manager.transactions.xa_branch import (
     HEURISTIC,
     HEURISTIC_STATES,
     Branch,
+    XaAdmission,
     XaSession,
     branches_of,
     detail_of,
@@ -98,6 +99,7 @@ def _new(core: Core, session: XaSession, xid: Xid) -> Branch:
     transaction = Transaction(
         core.holders.ids.take(), core.now_us, n.XA_BRANCH, core.options.max_branch_messages, b""
     )
+    transaction.admission = XaAdmission(core)
     branch = Branch(xid, transaction, session.container, session.user, core.now_us)
     transaction.detail = detail_of(branch)
     branches.add(branch)
@@ -461,3 +463,18 @@ def _change(core: Core, branch: Branch, state: BranchState) -> None:
         branch.since_us = core.now_us
     branch.active_us = core.now_us
     branches_of(core).place(branch)
+
+
+@final
+class XaPart(TurnPart):
+    """Branches that can't be committed any more, or have timed out, are rolled back."""
+
+    def finish(self, core: Core) -> None:
+        if core.transactions.failed_branches:
+            give_up_failed(core)
+
+    def time_out(self, core: Core) -> None:
+        time_out(core)
+
+    def next_timeout_us(self, core: Core) -> i64:
+        return next_timeout_us(core)

@@ -54,8 +54,8 @@ def make_child(
     if overrides is not None:
         if overrides.priority >= 0:
             priority = overrides.priority
-        expiry_us = override_expiry_us(core, overrides)
-        due_us = birth_us(core, overrides)
+        expiry_us = override_expiry_us(core.now_us, overrides)
+        due_us = birth_us(core.now_us, overrides)
     causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.switches.insertion_paused else 0
     ids = _ids_in_memory(parent)
     state = first_state(event, n.NO_HOLDER, causes)

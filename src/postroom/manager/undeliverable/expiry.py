@@ -1,10 +1,13 @@
 """Messages whose time is over: noticed when somebody meets them, and by a scan that looks only where
 some are."""
 
+from typing import final
+
 from mypy_extensions import i64
 
 from postroom.manager.destinations import registry as queues
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.transitions import step
 from postroom.manager.queues.backlog import Backlog, Chunk, earliest
@@ -108,3 +111,12 @@ def _scan_chunk(core: Core, queue: Queue, backlog: Backlog, chunk: Chunk, left: 
                 left -= 1
     chunk.min_expiry_us = earliest(chunk.zones)
     return left
+
+
+@final
+class ExpiryPart(TurnPart):
+    """What has expired is ended."""
+
+    def destination_due(self, core: Core, destination: Destination) -> None:
+        if isinstance(destination, Queue):
+            scan(core, destination)

@@ -1,11 +1,12 @@
 """Entries that come back, and entries whose delay ends."""
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from postroom.manager.kernel.consumer import Consumer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import admit
 from postroom.manager.kernel.transitions import step
@@ -138,3 +139,12 @@ def end_delay(core: Core, queue: Queue, entry: Entry) -> None:
     else:
         add_again(core, queue, entry)
     core.agenda.woken.append(queue)
+
+
+@final
+class DelayPart(TurnPart):
+    """Delays end."""
+
+    def destination_due(self, core: Core, destination: Destination) -> None:
+        if isinstance(destination, Queue):
+            end_delays(core, destination)

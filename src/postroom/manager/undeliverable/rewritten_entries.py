@@ -43,8 +43,8 @@ def make_rewritten(core: Core, parent: Entry, queue: Queue, event: i64, sections
         overrides = queue.overrides
         if overrides is not None:
             priority = overrides.priority if overrides.priority >= 0 else priority
-            expiry_us = override_expiry_us(core, overrides)
-            due_us = birth_us(core, overrides)
+            expiry_us = override_expiry_us(core.now_us, overrides)
+            due_us = birth_us(core.now_us, overrides)
     causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.switches.insertion_paused else 0
     head = scan_head(sections)
     state = first_state(event, n.NO_HOLDER, causes)

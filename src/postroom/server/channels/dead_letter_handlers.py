@@ -26,7 +26,7 @@ from postroom.manager.administration.dead_letter_handlers import (
 from postroom.manager.kernel.effects import Asker
 from postroom.manager.kernel.errors import ManagerError, NoMatchingMessage
 from postroom.manager.message_store.pending_requests import StoreRequest
-from postroom.manager.queues.message_ids import serials_on
+from postroom.manager.queues.entry_lookup import serials_on
 from postroom.manager.queues.queue import Queue
 from postroom.model.names import full_address
 from postroom.server.configuration.dead_letter_handlers import Loaded

@@ -5,8 +5,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from postroom.manager.kernel.consumer import Consumer
-from postroom.manager.message_store.holders import BrowseLock, ConfirmIdHolder
 from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.store_holders import BrowseLock, ConfirmIdHolder
 from postroom.manager.transactions.xa_branch import Branch, branches_of
 from postroom.model.codes import HolderKind
 from postroom.server.management.request import Attributes
@@ -24,7 +24,7 @@ def holders_of(broker: "Broker", queue: Queue) -> Attributes:
     consumers = [_of_consumer(each) for each in islice(queue.attached.consumers, MAX_SHOWN_HOLDERS)]
     spark = [
         {"held_by": _name(HolderKind.SPARK_SUBSCRIPTION), "name": each.name, "messages": int(each.held.count)}
-        for each in queue.spark
+        for each in queue.packed_holders
     ]
     scanned = list(islice(queue.held, MAX_SCANNED_ENTRIES))
     counts: dict[tuple[int, int], int] = {}

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from postroom.manager.message_store.holders import BrowseLock, ConfirmIdHolder
 from postroom.manager.message_store.verbs import EndHolder, holder_by_id
 from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.store_holders import BrowseLock, ConfirmIdHolder
 from postroom.model.entity_types import STORE_HOLDER_TYPE
 from postroom.server.management.arguments import Arguments
 from postroom.server.management.entity_type import Columns, ListedEntityType, Operation, same_named

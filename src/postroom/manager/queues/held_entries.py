@@ -6,17 +6,15 @@ chunk's entries it and those before it have assigned. Where places are not the s
 more. Only what can't be packed (a body that isn't stored, annotations) stays an object.
 """
 
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import numpy as np
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry, unpacked, write_entry
 from postroom.model.packed import CHUNK_ENTRIES, PACKED_FIELDS, PackedEntry, write_plain_places
-
-if TYPE_CHECKING:
-    from postroom.manager.queues.queue import Queue
 
 MARK_BYTES: Final = 16
 PLACE_BYTES: Final = 16
@@ -70,7 +68,7 @@ class HeldChunk:
         """Packed entries as an array of `PACKED_FIELDS`."""
         return np.frombuffer(self.data, _PACKED)[first:end]
 
-    def entry(self, index: i64, queue: "Queue", scratch: PackedEntry) -> Entry:
+    def entry(self, index: i64, queue: Destination, scratch: PackedEntry) -> Entry:
         """The entry at ``index`` as an object, its own if it has one; state and holder are the caller's."""
         if self.objects:
             kept = self.objects.get(int(index))
@@ -214,3 +212,12 @@ class Held:
     def seen(self) -> list[HeldChunk]:
         """All of it as it is now, for who only looks: what has no position yet included."""
         return [*self._chunks, self._tail.sealed()] if self._tail.count > 0 else self._chunks
+
+
+class PackedHolder:
+    """Who holds packed entries of a queue: a Spark subscription."""
+
+    def __init__(self, id: i64, name: str) -> None:
+        self.id: i64 = id
+        self.name = name
+        self.held = Held()
