@@ -224,7 +224,6 @@ class _Publication:
             self.priority,
             self.flags,
             self.expiry_us,
-            self.serial,
             self.offset,
             self.size,
             self.body,

@@ -152,7 +152,7 @@ def store(core: Core, producer: Producer, queue: Queue, message: Message) -> Non
     queue.statistics.arrive(FIRST_SLOT, size)
     offset = arrival.body_offset
     if flags & n.FLAG_REPORTS != 0:
-        new = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body)
+        new = Entry(queue, serial, priority, flags, expiry_us, offset, size, body)
         core.reports.note(new, n.FEEDBACK_COA)
     band = queue.bands[priority]
     packed = flags & n.FLAG_BODY_STORED != 0 and must_pack(core, band.live_count(), band.backlog.count)
@@ -161,7 +161,7 @@ def store(core: Core, producer: Producer, queue: Queue, message: Message) -> Non
         if expiry_us != 0:
             watch_expiry(core, queue, expiry_us)
         return
-    add_new(core, queue, Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body))
+    add_new(core, queue, Entry(queue, serial, priority, flags, expiry_us, offset, size, body))
 
 
 def flags_of(message: Message, expiry_us: i64) -> i64:
@@ -226,7 +226,7 @@ def new_entry(
     arrival.due_us = due_us
     serial = write_arrival(core, producer, queue, arrival, message)
     size, offset = message.size, arrival.body_offset
-    entry = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, message.body)
+    entry = Entry(queue, serial, priority, flags, expiry_us, offset, size, message.body)
     entry.causes = causes
     entry.due_us = due_us
     return entry
@@ -276,5 +276,5 @@ def write_arrival(
         queue.ids.note(serial, arrival.properties)
     if queue.units is not None:
         size, offset = message.size, arrival.body_offset
-        queue.units.come(Entry(queue, serial, arrival.priority, flags, 0, serial, offset, size, body))
+        queue.units.come(Entry(queue, serial, arrival.priority, flags, 0, offset, size, body))
     return serial

@@ -147,17 +147,18 @@ def _write(core: Core, parent: Entry, arrival: Arrival) -> i64:
 
 
 def _entry(queue: Queue, serial: i64, priority: i64, flags: i64, expiry_us: i64, parent: Entry) -> Entry:
-    return Entry(
+    child = Entry(
         queue,
         serial,
         priority,
         flags,
         expiry_us,
-        parent.body_serial,
         parent.body_offset,
         parent.body_len,
         None if stored(parent) else parent.body,
     )
+    child.body_serial = parent.body_serial
+    return child
 
 
 def place(core: Core, queue: Queue, child: Entry, causes: i64, due_us: i64) -> None:

@@ -60,7 +60,7 @@ def make_rewritten(core: Core, parent: Entry, queue: Queue, event: i64, sections
     elif flags & n.FLAG_DURABLE != 0:
         flags |= n.FLAG_BODY_STORED
     offset = arrival.body_offset
-    child = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, sections)
+    child = Entry(queue, serial, priority, flags, expiry_us, offset, size, sections)
     if flags & n.FLAG_REPORTS != 0 and causes == 0:
         core.reports.note(child, n.FEEDBACK_COA)
     place(core, queue, child, causes, due_us)
