@@ -10,6 +10,7 @@ from mypy_extensions import i64
 
 from postroom.ledger.storage.body_requests import Body
 from postroom.manager.consuming.body_fetch import readable, request, wait_for_durable
+from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.effects import Delivery
 from postroom.manager.kernel.entry import Entry
@@ -20,7 +21,7 @@ from postroom.model import numbers as n
 from postroom.model.selector.selector import Selector
 
 if TYPE_CHECKING:
-    from postroom.manager.kernel.consumer import Consumer
+    pass
 
 
 @final

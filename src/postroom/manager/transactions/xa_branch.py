@@ -12,7 +12,7 @@ from postroom.manager.kernel.transaction import Admission, Transaction, check_bo
 from postroom.model.xa import UNPREPARED, BranchState, XaCode, Xid
 
 if TYPE_CHECKING:
-    from postroom.manager.kernel.transaction import Transaction
+    pass
 
 HEURISTIC: Final = "heuristic"
 """In the detail of a branch as a holder: how an administrator has decided."""
