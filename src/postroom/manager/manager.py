@@ -30,6 +30,7 @@ from postroom.manager.consuming.browser import BrowserPart
 from postroom.manager.consuming.dispatch import DispatchPart
 from postroom.manager.consuming.registry import ConsumerPart
 from postroom.manager.consuming.selection import SelectorPart
+from postroom.manager.consuming.settlement import Modification
 from postroom.manager.consuming.unit_turns import UnitOfOrderPart
 from postroom.manager.destinations import registry as queues
 from postroom.manager.destinations import tap
@@ -79,7 +80,7 @@ from postroom.manager.transactions.commit import LocalTransactionPart
 from postroom.manager.transactions.xa_branch import Branches
 from postroom.manager.transactions.xa_verbs import XaPart
 from postroom.manager.undeliverable.expiry import ExpiryPart
-from postroom.manager.undeliverable.returned_entries import NOT_ASKED, DelayPart
+from postroom.manager.undeliverable.returned_entries import DelayPart
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
@@ -480,29 +481,21 @@ class QueueManager(ResourceManager):
         self,
         consumer: Consumer,
         entry: Entry,
-        failed: bool,
-        undeliverable_here: bool,
-        annotations: dict[str, object] | None,
+        change: Modification,
         now_us: i64,
         token: i64 = -1,
         transaction: Transaction | None = None,
-        delay_us: i64 = NOT_ASKED,
     ) -> None:
-        """Back to its place; ``failed`` raises both counts, ``undeliverable_here`` keeps it from this
-        consumer.
-
-        ``annotations`` are merged into the message's for later deliveries. ``delay_us``: how long a failed
-        one is to wait, instead of the queue's delay. Raises LimitExceeded.
-        """
+        """Back to its place, with what has changed. Raises LimitExceeded."""
         self.core.begin(now_us)
         if transaction is None:
-            settlement.modify(self.core, consumer, entry, failed, undeliverable_here, annotations, delay_us)
+            settlement.modify(self.core, consumer, entry, change)
         else:
-            event = n.EVENT_FAIL if failed else n.EVENT_RELEASE
+            event = n.EVENT_FAIL if change.failed else n.EVENT_RELEASE
             receipt = transactions.dispose(self.core, transaction, consumer, entry, event, token < 0)
-            receipt.not_here = undeliverable_here
-            receipt.annotations = annotations
-            receipt.delay_us = delay_us
+            receipt.not_here = change.undeliverable_here
+            receipt.annotations = change.annotations
+            receipt.delay_us = change.delay_us
         self._settled(consumer, token)
 
     def reject(
