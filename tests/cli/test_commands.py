@@ -3,56 +3,19 @@ wrong.
 """
 
 import base64
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
 from postroom import __version__
 from postroom.cli import main
 from postroom.server.configuration.passwords import verify_password
-from tests.server.harness import BrokerThread
+from tests.cli.shell import Shell
 
 pytestmark = pytest.mark.sockets
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerThread]:
-    with BrokerThread() as running:
-        yield running
-
-
-class Shell:
-    """Runs commands with the broker's URL in the environment."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.runner = CliRunner(env={"POSTROOM_URL": url})
-
-    def run(self, *arguments: str, stdin: str | bytes | None = None) -> Result:
-        return self.runner.invoke(main, list(arguments), input=stdin)
-
-    def ok(self, *arguments: str, stdin: str | bytes | None = None) -> str:
-        result = self.run(*arguments, stdin=stdin)
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
-    def json(self, *arguments: str) -> list[dict[str, object]]:
-        return [json.loads(line) for line in self.ok(*arguments, "--json").splitlines()]
-
-
-@pytest.fixture
-def shell(broker: BrokerThread) -> Shell:
-    return Shell(broker.url)
-
-
-@pytest.fixture
-def queue(request: pytest.FixtureRequest) -> str:
-    return str(request.node.name)
 
 
 def test_queues_are_created_listed_purged_deleted(shell: Shell, queue: str) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -49,12 +48,6 @@ def loaded(folder: Path, *arguments: str, exit_code: int = 0) -> set[str]:
     )
     assert done.returncode == exit_code, done.stderr
     return set(json.loads(found.read_text()))
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerThread]:
-    with BrokerThread() as running:
-        yield running
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("-h",)])

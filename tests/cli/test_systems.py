@@ -6,7 +6,6 @@ As in `tests.client.test_systems`, what a system lacks is taken away in a proces
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,6 @@ from tests.server.harness import BrokerThread
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 pytestmark = pytest.mark.sockets
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerThread]:
-    with BrokerThread() as running:
-        yield running
 
 
 def run(system: str, *arguments: str) -> subprocess.CompletedProcess[str]:

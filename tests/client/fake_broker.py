@@ -20,6 +20,7 @@ from postroom.amqp.frames.performatives import Coordinator, Error
 from postroom.amqp.frames.sasl import ANONYMOUS, PLAIN
 from postroom.client.aio import Connection as ClientConnection
 from postroom.client.aio import ConnectionFactory
+from tests.certificates import Certificate
 
 CREDIT = 100
 EMPTY_FRAME = b"\0\0\0\x08\x02\0\0\0"
@@ -257,3 +258,14 @@ class Peer(asyncio.Protocol):
         if not event.settled and self.broker.answer_settled:
             for delivery in event.deliveries:
                 delivery.link.settle(delivery.id, delivery.id, event.state)
+
+
+def tls_broker(certificate: Certificate, wants_one: bool = False) -> FakeBroker:
+    """A broker over TLS; it may want its client's certificate, and trusts none but its own."""
+    broker = FakeBroker()
+    broker.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    broker.tls.load_cert_chain(certificate.certificate, certificate.key)
+    if wants_one:
+        broker.tls.load_verify_locations(certificate.certificate)
+        broker.tls.verify_mode = ssl.CERT_REQUIRED
+    return broker

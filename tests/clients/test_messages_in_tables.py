@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
@@ -16,36 +15,15 @@ from postroom.client import BodyKind, ConnectionFactory, Message
 from postroom.client.messages.message import encode_message
 from postroom.spark.messages.decode import decode
 from postroom.spark.messages.schema import MESSAGES_SCHEMA
-from postroom.spark.places.folder import FolderPlace
-from postroom.spark.places.slices import plan
-from postroom.spark.tap.options import read_tap_options
-from postroom.spark.tap.stream import rows_of
 from tests.clients.broker import BrokerProcess
-from tests.clients.cases import CASES, IDS, PROPERTY_CASES, Case
+from tests.clients.cases import CASES, IDS, PROPERTY_CASES
 from tests.clients.driver import Client
-from tests.clients.test_jms_kinds import SENT
-from tests.clients.test_types import received_as_sent
+from tests.clients.jms_messages import SENT
+from tests.clients.message_rows import rows_in, sent_by
+from tests.clients.value_pairs import received_as_sent
 from tests.spark.messages.stored_messages import events, stored
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
-
-WAIT_S = 20.0
-
-
-def rows_in(broker: BrokerProcess, queue: str, count: int) -> list[dict[str, Any]]:
-    """The rows of a queue, once there are so many: what is durable is told to readers a moment later."""
-    place = FolderPlace(broker.folder)
-    options = read_tap_options({"path": str(broker.folder), "queues": queue})
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        look = place.look()
-        slices = plan(place, look, 1, look.durable_through, 1 << 20)
-        batches = [batch for piece in slices for batch in rows_of(piece, MESSAGES_SCHEMA, options)]
-        rows = pa.Table.from_batches(batches, MESSAGES_SCHEMA).to_pylist()
-        if len(rows) >= count:
-            assert [row["_corrupt"] for row in rows] == [None] * count
-            return rows
-        assert time.monotonic() < deadline, f"{len(rows)} rows of {count}"
 
 
 def expected(case: dict[str, Any]) -> tuple[str, str]:
@@ -64,10 +42,6 @@ def expected(case: dict[str, Any]) -> tuple[str, str]:
 
 FLOATS = {"bfc00000": "-1.5", "7f800000": "Infinity", "3fb999999999999a": "0.1", "8000000000000000": "-0"}
 TIMES = {"1700000000123": "2023-11-14T22:13:20.123Z", "-1": "1969-12-31T23:59:59.999Z"}
-
-
-def sent_by(client: Client, cases: list[Case]) -> list[Case]:
-    return [case for case in cases if client.name not in case.not_sent_by]
 
 
 def test_every_simple_type_is_told_as_an_application_property(

@@ -9,7 +9,7 @@ import pytest
 from tests.clients.broker import BrokerProcess
 from tests.clients.conftest import CLIENT_NAMES
 from tests.clients.driver import Client, ClientError
-from tests.clients.test_traffic import text, texts
+from tests.clients.texts import text, texts
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 

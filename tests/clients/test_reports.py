@@ -10,7 +10,7 @@ import pytest
 from tests.clients.broker import BrokerProcess
 from tests.clients.conftest import CLIENT_NAMES
 from tests.clients.driver import Client
-from tests.clients.test_traffic import text
+from tests.clients.texts import text
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 

@@ -11,7 +11,7 @@ from proton.utils import BlockingConnection
 
 from tests.clients.broker import BrokerProcess
 from tests.clients.driver import Client, ClientError
-from tests.clients.test_traffic import text, texts
+from tests.clients.texts import text, texts
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 SOLE = "sole-connection-for-container"

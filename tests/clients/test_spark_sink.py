@@ -16,7 +16,7 @@ from postroom.spark.sink.task import Writing, write
 from tests.clients.broker import BrokerProcess
 from tests.clients.cases import CASES, IDS, PROPERTY_CASES
 from tests.clients.driver import Client
-from tests.clients.test_messages_in_tables import rows_in, sent_by
+from tests.clients.message_rows import rows_in, sent_by
 from tests.spark.sink.sink_tasks import Query
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]

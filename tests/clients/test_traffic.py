@@ -10,17 +10,9 @@ import pytest
 
 from tests.clients.driver import Client, ClientError
 from tests.clients.pattern import pattern
+from tests.clients.texts import text, texts
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
-
-
-def text(value: str) -> dict[str, Any]:
-    """A message whose body is a string."""
-    return {"durable": True, "body": {"value": {"string": value}}}
-
-
-def texts(messages: list[dict[str, Any]]) -> list[str]:
-    return [message["body"]["value"]["string"] for message in messages]
 
 
 def test_messages_come_out_in_the_order_they_went_in(client: Client, queue: str) -> None:

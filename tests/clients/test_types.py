@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from tests.clients.cases import CASES, IDS, PROPERTY_CASES, Case
 from tests.clients.conftest import CLIENT_NAMES
 from tests.clients.driver import Client
+from tests.clients.value_pairs import received_as_sent
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 PAIRS = list(itertools.product(CLIENT_NAMES, CLIENT_NAMES))
@@ -18,23 +18,6 @@ PAIRS = list(itertools.product(CLIENT_NAMES, CLIENT_NAMES))
 
 def travelling(cases: list[Case], sender: str, receiver: str) -> list[Case]:
     return [case for case in cases if case.can_travel(sender, receiver)]
-
-
-def received_as_sent(sent: dict[str, Any], received: dict[str, Any]) -> bool:
-    """Maps have no order on the wire that a client must keep."""
-    return bool(unordered(sent) == unordered(received))
-
-
-def unordered(typed: Any) -> Any:
-    """A typed value with the pairs of its maps in one order."""
-    if isinstance(typed, dict):
-        return {
-            key: sorted(unordered(value), key=repr) if key == "map" else unordered(value)
-            for key, value in typed.items()
-        }
-    if isinstance(typed, list):
-        return [unordered(item) for item in typed]
-    return typed
 
 
 @pytest.mark.parametrize(("sender", "receiver"), PAIRS)

@@ -10,7 +10,7 @@ from postroom.server.configuration.passwords import hash_password
 from tests.clients.broker import BrokerProcess
 from tests.clients.conftest import CLIENT_NAMES
 from tests.clients.driver import Client, ClientError
-from tests.clients.test_traffic import text, texts
+from tests.clients.texts import text, texts
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 PASSWORD = "pass word: 50% & more"  # ASCII: rhea cuts off one byte for each character beyond

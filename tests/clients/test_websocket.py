@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from postroom.server.configuration.passwords import hash_password
+from tests.certificates import Certificate, sign
 from tests.clients.broker import BrokerProcess, free_port
 from tests.clients.driver import Client, ClientError
-from tests.clients.test_traffic import text, texts
-from tests.server.channels.test_outbound_connections import Certificate, sign
+from tests.clients.texts import text, texts
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 CLIENTS = ["rhea", "qpid_jms"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.broker import BrokerProcess
-from tests.server.test_start import Process
+from tests.server.broker_process import Process
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from proton.utils import BlockingConnection, SendException
 
 from postroom.ledger.verification.verification import verify
 from postroom.server.exits import Exit
-from tests.server.test_start import Process
+from tests.server.broker_process import Process
 
 Serve = Callable[[Path], Process]
 

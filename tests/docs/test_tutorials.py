@@ -6,12 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.walking import ROOT, Walk, pattern_of, steps_of
-
-ELSEWHERE = {"index", "asyncio-worker"}
-"""The worker's page, whose program runs beside its commands, is played by tests/clients/test_tutorial.py."""
-TUTORIALS = sorted(page for page in (ROOT / "docs" / "tutorial").glob("*.md") if page.stem not in ELSEWHERE)
-PAGES = [ROOT / "README.md", *TUTORIALS]
+from tests.docs.tutorials import PAGES
+from tests.docs.walking import Walk, pattern_of, steps_of
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(600)]
 

@@ -5,7 +5,6 @@ operations the folder is copied as a power cut would leave it (unsynced bytes lo
 lost) and as a kill would (everything still in the cache), and recovered from.
 """
 
-from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
@@ -14,7 +13,8 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.body_requests import BodyPlace
 from tests.ledger import entry_records
-from tests.ledger.fold.test_fold import opened
+from tests.ledger.cut_disk import CutDisk
+from tests.ledger.histories import opened
 from tests.ledger.workload import Snapshot, Workload, assert_bodies, assert_recovered
 from tests.simulation.disk import PowerLost, SimDisk
 
@@ -24,25 +24,6 @@ STEPS_PER_BLOCK = 25
 ROUNDS_BETWEEN = 4
 SYNC_OF_THE_FIRST_BLOCK = 5
 """Of a start: the operation that makes its first block durable."""
-
-
-class CutDisk(SimDisk):
-    """Calls back before each operation that changes something."""
-
-    before: Callable[[str], None] | None = None
-
-    def check_alive(self, what: str) -> None:
-        super().check_alive(what)
-        if self.before is not None:
-            self.before(what)
-
-    def survivors(self, random: Random) -> Iterator[SimDisk]:
-        """What the next process may find now: after a power cut, and sometimes also after a kill."""
-        survivor = self.crash(random)
-        self.dead = False
-        yield survivor
-        if random.random() < 0.3:
-            yield self.copy()
 
 
 class Cutter:

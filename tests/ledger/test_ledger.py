@@ -23,7 +23,7 @@ from postroom.ledger.storage.disk import RealDisk, RealFile
 from postroom.ledger.storage.writer import InlineWriter
 from postroom.testing.disk import MemoryFile
 from tests.ledger import entry_records
-from tests.ledger.fold.test_fold import opened
+from tests.ledger.histories import opened
 from tests.ledger.workload import START_US, Workload, assert_bodies, assert_recovered
 from tests.simulation.disk import SimDisk, SimFile
 

@@ -6,8 +6,11 @@ from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Message, Properties, decode_message
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.effects import Delivery
+from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.transaction import Transaction
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.entry_lookup import spots
+from postroom.manager.queues.queue import PRIORITIES, Queue
+from postroom.manager.queues.units_of_order import PROPERTY
 from tests.manager.world import TestSink, World
 
 
@@ -68,3 +71,12 @@ def deliveries_to(world: World, consumer: Consumer) -> list[Delivery]:
 
 def judgements(queue: Queue) -> int:
     return sum(int(cursor.judgements) for cursor in queue.selectors.cursors.values())
+
+
+def member(world: Any, queue: Queue, text: str, unit: str = "u", **more: Any) -> None:
+    put(world, queue, text, **{PROPERTY: unit}, **more)
+
+
+def available_entries(queue: Queue) -> list[Entry]:
+    """What is available, in order."""
+    return [spot.entry for priority in reversed(range(PRIORITIES)) for spot in spots(queue, priority, -1, 0)]

@@ -70,3 +70,14 @@ def refused(kind: type[ManagerError], verb: object) -> ManagerError:
         assert type(error) is kind, error
         return error
     raise AssertionError("it was not refused")
+
+
+def received(world: World, name: str = "q") -> list[bytes]:
+    """Everything that is available on the queue, in order; it is consumed."""
+    consumer = world.consumer(world.manager.queue(name), credit=100)
+    bodies = world.turn()
+    for entry in world.held(consumer):
+        world.accept(consumer, entry)
+    world.close(consumer)
+    world.turn()
+    return bodies

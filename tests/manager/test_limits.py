@@ -20,12 +20,6 @@ from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.model.codes import Outcome
 from tests.manager.world import MS, TestSink, World
 
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 NO_ROOM = "amqp:resource-limit-exceeded"
 TOO_LARGE = "amqp:link:message-size-exceeded"
 

@@ -8,8 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from postroom.cli import main
-from postroom.ledger.reading.message_log import LogRecord, MessageLog, as_defined, everything
-from postroom.ledger.reading.reader import LedgerReader
+from postroom.ledger.reading.message_log import LogRecord, as_defined
 from postroom.ledger.reading.trace import MessageId, trace
 from postroom.manager.administration.message_moves import Replay
 from postroom.manager.administration.message_search import Wanted
@@ -17,14 +16,9 @@ from postroom.manager.administration.message_states import ALL_STATES
 from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.options import QueueDefinition
 from postroom.model.codes import IdType
+from tests.manager.ledger_reading import events, logged, written
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked, StoreFace
-
-
-def written(world: LedgerWorld, folder: Path) -> Path:
-    """The ledger of a world as a folder."""
-    world.write_out(folder)
-    return folder
 
 
 @pytest.fixture
@@ -110,15 +104,6 @@ def test_trace_on_the_command_line(world: LedgerWorld, tmp_path: Path) -> None:
 
 
 # -- the life-cycle log
-
-
-def logged(world: LedgerWorld, folder: Path, wants: Any = everything) -> list[LogRecord]:
-    reader = LedgerReader(written(world, folder))
-    return list(MessageLog(wants).records(reader, 1, reader.durable_through))
-
-
-def events(records: list[LogRecord]) -> list[tuple[str, str, str]]:
-    return [(each.event, each.destination, each.message_id) for each in records]
 
 
 def test_the_log_of_a_dead_letter(world: LedgerWorld, tmp_path: Path) -> None:

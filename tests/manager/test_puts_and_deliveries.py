@@ -8,11 +8,6 @@ from postroom.manager.kernel.options import ManagerOptions
 from tests.manager.world import MS, TestSink, World, a_head
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def test_a_put_is_accepted_by_effect_and_consecutive_tokens_are_one_range(world: World) -> None:
     queue, sink = world.queue(), TestSink()
     tokens = [world.put(queue, sink=sink) for _ in range(3)]

@@ -1,11 +1,22 @@
 """One broker for a module's tests (each uses a queue of its own), and a Proton connection to it."""
 
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from proton.utils import BlockingConnection
 
+from postroom.manager.manager import QueueManager
+from postroom.server.assembly import manager_options
+from postroom.server.configuration.config import Config
+from postroom.server.connection.broker import Broker
+from tests.certificates import Certificate, sign
+from tests.server.broker_process import Process
 from tests.server.harness import BrokerThread
+from tests.server.management_peer import Manager
+from tests.server.memory_ledger import MemoryLedger
+from tests.server.neighbour import Neighbour
 from tests.server.peers import EnginePeer
 from tests.server.transaction_peer import Controller
 
@@ -43,3 +54,37 @@ def second(broker: BrokerThread, queue: str) -> Iterator[Controller]:
     """Another connection to the same queue."""
     with EnginePeer(broker.port, container_id=queue + "-2") as peer:
         yield Controller(broker, peer, queue)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[list[Process]]:
+    started: list[Process] = []
+    yield started
+    for each in started:
+        each.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def peer(broker: BrokerThread, queue: str) -> Iterator[EnginePeer]:
+    with EnginePeer(broker.port, container_id=queue) as opened:
+        yield opened.open()
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return sign(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def manager(connection: BlockingConnection) -> Manager:
+    return Manager(connection)
+
+
+@pytest.fixture(scope="module")
+def neighbour() -> Iterator[Neighbour]:
+    ledger = MemoryLedger()
+    config = Config()
+    manager = QueueManager(manager_options(config), ledger.builder)
+    names = (f"n{number}" for number in range(10_000_000))
+    yield Neighbour(Broker(config, ledger, manager, lambda: next(names)))
+    ledger.close()

@@ -42,6 +42,7 @@ from postroom.server.configuration.config import (
     QueueManagerConfig,
 )
 from postroom.server.connection.discard_log import INTERVAL_US, MAX_QUEUES, OTHERS, DiscardLog
+from tests.server.client_messages import nodes
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
 from tests.server.transaction_peer import Controller, commit
@@ -92,10 +93,6 @@ def broker(folder: Path) -> Iterator[BrokerThread]:
 def connection(broker: BrokerThread) -> Iterator[Connection]:
     with ConnectionFactory(broker.url).create_connection() as opened:
         yield opened
-
-
-def nodes(broker: BrokerThread) -> list[str]:
-    return broker.call(lambda running: sorted([*running.manager.queues, *running.manager.topics]))
 
 
 def lines_of(folder: Path, queue: str) -> list[Line]:

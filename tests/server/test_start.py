@@ -1,76 +1,19 @@
 """The real process: ready line, orderly stop, what it says when it can't start, what a kill leaves."""
 
-import os
 import re
 import resource
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from proton import ConnectionException, Message
 from proton.utils import BlockingConnection, SendException
 
-import postroom
 from postroom.server.exits import Exit
+from tests.server.broker_process import Process, begin
 
 pytestmark = pytest.mark.sockets
-
-READY = "listening on amqp://"
-
-
-class Process:
-    """`postroom serve` with a data folder."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.folder = folder
-        command = [sys.executable, "-m", "postroom.cli", "serve", "--data", str(folder / "data"), *options]
-        self.log = (folder / "log").open("w+")
-        environment = {**os.environ, "PYTHONPATH": str(Path(postroom.__file__).parents[1])}
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=self.log, text=True, cwd=folder, env=environment
-        )
-
-    def ready(self) -> str:
-        """Its URL, once it listens."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline().strip()
-        assert line.startswith(READY), self.said()
-        return line.removeprefix("listening on ")
-
-    def said(self) -> str:
-        """Its log so far."""
-        return (self.folder / "log").read_text()
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        """Its exit code after this signal."""
-        self.process.send_signal(number)
-        return self.wait()
-
-    def wait(self) -> int:
-        code = self.process.wait(30)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self.log.close()
-        return code
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[list[Process]]:
-    started: list[Process] = []
-    yield started
-    for each in started:
-        each.end(signal.SIGKILL)
-
-
-def begin(start: list[Process], folder: Path, *options: str) -> Process:
-    folder.mkdir(exist_ok=True)
-    started = Process(folder, *options)
-    start.append(started)
-    return started
 
 
 def fails(start: list[Process], folder: Path, *options: str) -> tuple[int, str]:

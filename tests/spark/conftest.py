@@ -18,3 +18,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = local_session("postroom tests", 2, tmp_path_factory.mktemp("spark"), is_short=True)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    """The URI of an object store's bucket."""
+    from tests.spark.object_store import object_store
+
+    with object_store() as uri:
+        yield uri

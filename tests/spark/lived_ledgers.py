@@ -8,9 +8,9 @@ from uuid import UUID
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.spark.subscription import SparkSubscriptionDefinition
 from postroom.model.xa import XaFlag, Xid
+from tests.manager.ledger_topics import SUBSCRIPTIONS, TopicWorld
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.sink_world import Job
-from tests.manager.topics.test_topics_over_ledger import SUBSCRIPTIONS, TopicWorld
 from tests.manager.xa_world import Xa
 from tests.simulation import spark_queries
 from tests.simulation.channels.runs import FAULTS, PAIRS, run_with_fault

@@ -122,3 +122,7 @@ class Lives:
         )  # fmt: skip
         for entry in same:
             self._now(entry, to_state)
+
+
+def live(folder: Path, steps: int = 60, seed: int = 1) -> Path:
+    return Lives(folder, Random(seed)).run(steps)

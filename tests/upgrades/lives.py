@@ -12,13 +12,13 @@ from postroom.manager.spark.subscription import SparkSubscriptionDefinition
 from postroom.model.channel import ChannelDefinition
 from postroom.model.mq import LIFE_FAMILIES
 from postroom.model.xa import Xid
+from tests.manager import ledger_topics
 from tests.manager.channel_world import Receiver, Sender, resynchronise
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.reports.report_messages import asking, put
 from tests.manager.restarts import fill
 from tests.manager.sink_world import Job
 from tests.manager.store_face import StoreFace
-from tests.manager.topics import test_topics_over_ledger
 from tests.manager.world import TestSink, a_head
 from tests.manager.xa_world import Xa
 from tests.simulation.channels.runs import FAULTS, PAIRS, run_with_fault
@@ -59,7 +59,7 @@ def ledgers(folder: Path) -> list[Path]:
 
 def topics() -> LedgerWorld:
     """Publishes to some durable subscriptions, over a restart."""
-    with mock.patch.object(test_topics_over_ledger, "SUBSCRIPTIONS", FEW_SUBSCRIPTIONS):
+    with mock.patch.object(ledger_topics, "SUBSCRIPTIONS", FEW_SUBSCRIPTIONS):
         return BROKERS["publishes"]()
 
 

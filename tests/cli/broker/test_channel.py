@@ -9,7 +9,7 @@ from postroom.client import ConnectionFactory, Queue
 from postroom.server.configuration.channels import ChannelConfig
 from postroom.server.configuration.config import QueueConfig
 from postroom.server.configuration.config_file import ConfigError, load_config
-from tests.cli.test_commands import Shell
+from tests.cli.shell import Shell
 from tests.server.harness import TIMEOUT_S, BrokerThread, make_config
 
 pytestmark = pytest.mark.sockets

@@ -17,7 +17,7 @@ from postroom.cli.broker.top_view import Look, View
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.configuration.channels import ChannelConfig
 from postroom.server.configuration.config import QueueConfig
-from tests.cli.test_commands import Shell
+from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread, make_config
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from postroom.cli import main
 from postroom.client import ConnectionFactory, Message, Xid
-from tests.cli.test_commands import Shell
+from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread
-from tests.server.links.test_sinks import sealed
 from tests.server.peers import EnginePeer
+from tests.server.sink_peer import sealed
 from tests.server.transaction_peer import Controller
 
 pytestmark = pytest.mark.sockets

@@ -9,10 +9,8 @@ from rich.console import Console
 import postroom.cli
 from postroom.cli.common.tables import new_table, show_table
 from postroom.client import ConnectionFactory, Message, Xid
-from tests.cli.test_commands import Shell, broker, queue, shell
+from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread
-
-__all__ = ["broker", "queue", "shell"]
 
 pytestmark = pytest.mark.sockets
 

@@ -1,7 +1,6 @@
 """Addresses that can't be, and brokers that can't be had: one line that says what to do."""
 
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from postroom.cli import main
 from postroom.server.configuration.config import ListenConfig
 from postroom.server.configuration.passwords import hash_password
 from postroom.server.exits import Exit
+from tests.certificates import sign
 from tests.server.harness import BrokerThread, make_config
 
 pytestmark = pytest.mark.sockets
@@ -128,24 +128,10 @@ def test_who_hangs_up_at_once() -> None:
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
     """A broker that lets in ann alone, in clear and with a certificate that nobody trusts."""
-    folder = tmp_path_factory.mktemp("tls")
-    key, certificate = str(folder / "key.pem"), str(folder / "cert.pem")
-    made = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
-    subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    signed = sign(tmp_path_factory.mktemp("tls"))
     listen = [
         ListenConfig(address="127.0.0.1:0", anonymous=False),
-        ListenConfig(address="127.0.0.1:0", tls_certificate=certificate, tls_key=key),
+        ListenConfig(address="127.0.0.1:0", tls_certificate=str(signed.certificate), tls_key=str(signed.key)),
     ]
     with BrokerThread(make_config(listen=listen, users={"ann": hash_password("secret")})) as running:
         yield running

@@ -1,6 +1,5 @@
 """`postroom dlq`: rules checked, dead letters listed and handled by rules, against a running broker."""
 
-import itertools
 import json
 import os
 import signal
@@ -11,18 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from postroom.amqp.encoding.types import Int
-from postroom.client import ConnectionFactory, Message
-from tests.cli.test_commands import Shell, shell
+from postroom.client import Message
+from tests.cli.messages.dead_letters import NUMBERS, Q_FULL, dead_letter
+from tests.cli.shell import Shell
+from tests.server.client_messages import send, taken
 from tests.server.harness import BrokerThread, make_config
-
-__all__ = ["shell"]
-
 
 pytestmark = pytest.mark.sockets
 
-NUMBERS = itertools.count(1)
-Q_FULL = 2053
 UNKNOWN = 2085
 
 
@@ -38,33 +33,6 @@ def queue() -> str:
     return f"dead.{next(NUMBERS)}"
 
 
-def dead_letter(
-    body: str, destination: str = "TARGET", reason: int = Q_FULL, manager: str = "HERE", **more: object
-) -> Message:
-    header = {
-        "reason": Int(reason),
-        "queue": destination,
-        "queue-manager": manager,
-        "format": "MQSTR",
-        "put-date": "20261122",
-        "put-time": "01020304",
-    }
-    settings: dict[str, object] = {
-        "message_id": f"id-{body}",
-        "annotations": {"x-opt-dead-letter": header, "x-opt-own": "kept"},
-        "properties": {"n": 7},
-        "durable": True,
-    }
-    return Message(body, **(settings | more))  # type: ignore[arg-type]
-
-
-def send(broker: BrokerThread, queue: str, *messages: Message) -> None:
-    with ConnectionFactory(broker.url).create_connection() as connection:
-        producer = connection.create_session().create_producer(queue)
-        for message in messages:
-            producer.send(message)
-
-
 def created(shell: Shell, queue: str) -> str:
     """A queue, made before anything is forwarded to it."""
     shell.ok("queue", "create", queue)
@@ -73,13 +41,6 @@ def created(shell: Shell, queue: str) -> str:
 
 def bodies(shell: Shell, queue: str) -> list[object]:
     return [row["body"] for row in shell.json("message", "list", queue)]
-
-
-def taken(broker: BrokerThread, queue: str) -> Message:
-    with ConnectionFactory(broker.url).create_connection() as connection:
-        message = connection.create_session().create_consumer(queue).receive(5)
-        assert message is not None
-        return message
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from postroom.channel.rules.parser import parse_table
 from postroom.cli.messages.dead_letter_handler import handle
 from postroom.client import ConnectionFactory
 from postroom.manager.kernel.options import QueueDefinition
-from tests.cli.messages.test_dlq import NUMBERS, dead_letter, send
+from tests.cli.messages.dead_letters import NUMBERS, dead_letter
 from tests.faults.proxy import BROKER, CLIENT, CutPoint, FaultyProxy
+from tests.server.client_messages import send
 from tests.server.harness import BrokerThread, make_config
 
 pytestmark = pytest.mark.sockets

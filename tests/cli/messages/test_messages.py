@@ -6,19 +6,11 @@ from pathlib import Path
 import pytest
 
 from postroom.client import AcknowledgeMode, ConnectionFactory, Message
-from tests.cli.test_commands import Shell, broker, queue, shell
+from tests.cli.shell import Shell
+from tests.server.client_messages import send
 from tests.server.harness import BrokerThread
 
-__all__ = ["broker", "queue", "shell"]
-
 pytestmark = pytest.mark.sockets
-
-
-def send(broker: BrokerThread, queue: str, *messages: Message) -> None:
-    with ConnectionFactory(broker.url).create_connection() as connection:
-        producer = connection.create_session().create_producer(queue)
-        for message in messages:
-            producer.send(message)
 
 
 def numbered(broker: BrokerThread, queue: str, count: int) -> None:

@@ -2,9 +2,7 @@
 
 import pytest
 
-from tests.cli.test_commands import Shell, broker, queue, shell
-
-__all__ = ["broker", "queue", "shell"]
+from tests.cli.shell import Shell
 
 pytestmark = pytest.mark.sockets
 

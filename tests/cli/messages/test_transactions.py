@@ -1,13 +1,11 @@
 """`postroom transaction` against a running broker."""
 
-import json
 from collections.abc import Iterator
 
 import pytest
-from click.testing import CliRunner, Result
 
-from postroom.cli import main
 from postroom.model.xa import XaCode, Xid
+from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
 from tests.server.transaction_peer import Controller, new_xid, prepared
@@ -32,27 +30,9 @@ def queue() -> str:
     return "q"
 
 
-class Shell:
-    """Runs commands with the broker's URL in the environment."""
-
-    def __init__(self, url: str) -> None:
-        self.runner = CliRunner(env={"POSTROOM_URL": url, "COLUMNS": "300"})
-
-    def run(self, *arguments: str) -> Result:
-        return self.runner.invoke(main, ["transaction", *arguments])
-
-    def ok(self, *arguments: str) -> str:
-        result = self.run(*arguments)
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
-    def json(self, *arguments: str) -> list[dict[str, object]]:
-        return [json.loads(line) for line in self.ok(*arguments, "--json").splitlines()]
-
-
 @pytest.fixture
 def shell(broker: BrokerThread) -> Shell:
-    return Shell(broker.url)
+    return Shell(broker.url, "transaction", columns=300)
 
 
 def test_branches_and_local_transactions_are_listed(controller: Controller, shell: Shell) -> None:

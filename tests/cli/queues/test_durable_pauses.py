@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from postroom.server.configuration.config import QueueConfig
-from tests.cli.test_commands import Shell, broker, queue, shell
+from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread, make_config
-
-__all__ = ["broker", "queue", "shell"]
 
 pytestmark = pytest.mark.sockets
 

@@ -4,10 +4,8 @@ import pytest
 
 from postroom.client import ConnectionFactory
 from postroom.model.names import DYNAMIC_PREFIX
-from tests.cli.test_commands import Shell, broker, queue, shell
+from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread
-
-__all__ = ["broker", "queue", "shell"]
 
 pytestmark = pytest.mark.sockets
 

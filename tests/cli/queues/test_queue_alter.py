@@ -10,10 +10,8 @@ import pytest
 from postroom.client import AcknowledgeMode, ConnectionFactory
 from postroom.manager.kernel.options import IDENTITY_FIELDS, QueueDefinition
 from postroom.server.connection.broker import Broker
-from tests.cli.test_commands import Shell, broker, queue, shell
+from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread
-
-__all__ = ["broker", "queue", "shell"]
 
 pytestmark = pytest.mark.sockets
 

@@ -7,7 +7,7 @@ import pytest
 
 from postroom.client import AcknowledgeMode, ConnectionFactory
 from postroom.server.configuration.config import Config, ListenConfig
-from tests.cli.test_commands import Shell
+from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread
 
 pytestmark = pytest.mark.sockets

@@ -10,10 +10,8 @@ from proton.utils import BlockingConnection
 from postroom.client import AcknowledgeMode, ConnectionFactory, Message
 from postroom.model.codes import Outcome
 from postroom.server.configuration.config import AutoCreateConfig, QueueConfig, QueueDefaultsConfig
-from tests.cli.test_commands import Shell, broker, queue, shell
+from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread, make_config
-
-__all__ = ["broker", "queue", "shell"]
 
 pytestmark = pytest.mark.sockets
 

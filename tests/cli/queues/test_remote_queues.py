@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from postroom.server.configuration.config import QueueConfig
-from tests.cli.test_commands import Shell
+from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread, make_config
 
 pytestmark = pytest.mark.sockets

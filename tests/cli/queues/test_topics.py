@@ -7,13 +7,11 @@ import pytest
 from postroom.server.configuration.config import TopicConfig
 from postroom.server.configuration.config_file import ConfigError, load_config
 from postroom.server.exits import StartError
-from tests.cli.test_commands import Shell, broker, queue, shell
+from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread, make_config
-from tests.server.links.test_links import receiving
-from tests.server.links.test_topics import DURABLE, close, publish, topic_source
+from tests.server.link_peer import receiving
 from tests.server.peers import EnginePeer
-
-__all__ = ["broker", "queue", "shell"]
+from tests.server.topic_peer import DURABLE, close, publish, topic_source
 
 pytestmark = pytest.mark.sockets
 

@@ -4,12 +4,11 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from click.testing import CliRunner, Result
 
-from postroom.cli import main
+from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread
-from tests.server.links.test_sinks import BATCH, begin, done, say, sealed
 from tests.server.peers import EnginePeer
+from tests.server.sink_peer import BATCH, begin, done, say, sealed
 from tests.server.transaction_peer import Controller
 
 pytestmark = pytest.mark.sockets
@@ -28,27 +27,12 @@ def controller(broker: BrokerThread) -> Iterator[Controller]:
 
 
 @pytest.fixture
-def shell(broker: BrokerThread, controller: Controller) -> "Shell":
+def shell(broker: BrokerThread, controller: Controller) -> Shell:
     name = sealed(controller, "app", "a")
     done(say(controller, "COMMIT", "app", branches=[name], **{**BATCH, "position": 12}))
     sealed(controller, "app", "b", batch_id=1)
     begin(controller, "app", batch_id=1, partition=3)
-    return Shell(broker.url)
-
-
-class Shell:
-    """Runs commands with the broker's URL in the environment."""
-
-    def __init__(self, url: str) -> None:
-        self.runner = CliRunner(env={"POSTROOM_URL": url, "COLUMNS": "300"})
-
-    def run(self, *arguments: str) -> Result:
-        return self.runner.invoke(main, ["sink", *arguments])
-
-    def ok(self, *arguments: str) -> str:
-        result = self.run(*arguments)
-        assert result.exit_code == 0, result.output
-        return result.stdout
+    return Shell(broker.url, "sink", columns=300)
 
 
 def test_sinks_are_listed(shell: Shell) -> None:

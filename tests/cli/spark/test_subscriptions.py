@@ -4,42 +4,28 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from click.testing import CliRunner, Result
 
-from postroom.cli import main
+from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread
 
 pytestmark = pytest.mark.sockets
 
 
+class SparkShell(Shell):
+    def spark(self, *arguments: str) -> str:
+        return self.ok("spark-subscription", *arguments)
+
+
 @pytest.fixture
-def shell() -> Iterator["Shell"]:
+def shell() -> Iterator[SparkShell]:
     with BrokerThread() as broker:
-        made = Shell(broker.url)
+        made = SparkShell(broker.url, columns=300)
         made.ok("queue", "create", "orders")
         made.spark("create", "lake", "--queue", "orders", "--window", "5")
         yield made
 
 
-class Shell:
-    """Runs commands with the broker's URL in the environment."""
-
-    def __init__(self, url: str) -> None:
-        self.runner = CliRunner(env={"POSTROOM_URL": url, "COLUMNS": "300"})
-
-    def run(self, *arguments: str) -> Result:
-        return self.runner.invoke(main, arguments)
-
-    def ok(self, *arguments: str) -> str:
-        result = self.run(*arguments)
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
-    def spark(self, *arguments: str) -> str:
-        return self.ok("spark-subscription", *arguments)
-
-
-def test_they_are_listed_and_shown(shell: Shell) -> None:
+def test_they_are_listed_and_shown(shell: SparkShell) -> None:
     (row,) = [line for line in shell.spark("list").splitlines() if "lake" in line]
     assert row.split()[:4] == ["lake", "orders", "0", "5"]
     (said,) = (json.loads(line) for line in shell.spark("list", "--json").splitlines())
@@ -49,7 +35,7 @@ def test_they_are_listed_and_shown(shell: Shell) -> None:
     assert json.loads(shell.spark("show", "lake", "--json"))["lease_s"] == 604_800
 
 
-def test_one_is_changed_and_deleted(shell: Shell) -> None:
+def test_one_is_changed_and_deleted(shell: SparkShell) -> None:
     assert json.loads(shell.spark("alter", "lake", "--window", "7", "--json"))["window"] == 7
     assert shell.run("queue", "delete", "orders").exit_code != 0
     shell.ok("queue", "delete", "orders", "--force")

@@ -19,28 +19,16 @@ from postroom.client import (
     MessageFormatException,
     ResourceAllocationException,
 )
-from postroom.client.aio import MessageConsumer, Session
+from postroom.client.aio import MessageConsumer
 from postroom.client.messages.message import encode_message
 from tests.client.fake_broker import FakeBroker, asynchronous
-
-
-def texts(*words: str) -> list[bytes]:
-    return [encode_message(Message(word), None) for word in words]
-
-
-async def session_of(broker: FakeBroker, mode: AcknowledgeMode = AcknowledgeMode.INDIVIDUAL) -> Session:
-    return await (await broker.connect(request_timeout_s=10.0)).create_session(mode)
+from tests.client.fake_sessions import bodies, session_of, texts
 
 
 async def consumer_of(broker: FakeBroker, *words: str, **options: Any) -> MessageConsumer:
     broker.put("q", *texts(*words))
     mode = options.pop("mode", AcknowledgeMode.INDIVIDUAL)
     return await (await session_of(broker, mode)).create_consumer("q", **options)
-
-
-async def bodies(consumer: MessageConsumer, count: int) -> list[object]:
-    received = [await consumer.receive(10) for _ in range(count)]
-    return [message.body for message in received if message is not None]
 
 
 @asynchronous

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
 
 import pytest
 import uvloop
 
 from postroom.client.aio import connect
-from tests.client.connection.test_connection import certificate, tls_broker
+from tests.certificates import Certificate
+from tests.client.fake_broker import tls_broker
 from tests.server.harness import BrokerThread
-
-__all__ = ["certificate"]
 
 pytestmark = pytest.mark.sockets
 
@@ -32,10 +30,10 @@ def test_a_message_goes_to_the_broker_and_back() -> None:
         assert uvloop.run(send_and_receive(broker.url)) == "apples"
 
 
-def test_tls(certificate: Path) -> None:
+def test_tls(certificate: Certificate) -> None:
     async def send() -> int:
         async with tls_broker(certificate) as broker:
-            trusting = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
+            trusting = ssl.create_default_context(cafile=certificate.certificate)
             async with await broker.connect(tls=trusting) as connection:
                 await (await connection.producer("orders")).send("apples")
             return len(broker.received)

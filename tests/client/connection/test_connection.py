@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +22,8 @@ from postroom.client import (
     sync,
 )
 from postroom.client.aio import ConnectionFactory
-from tests.client.fake_broker import FakeBroker, asynchronous
+from tests.certificates import Certificate
+from tests.client.fake_broker import FakeBroker, asynchronous, tls_broker
 
 
 @asynchronous
@@ -59,46 +58,17 @@ async def test_a_wrong_password_is_a_security_exception(user: str) -> None:
         assert "wrong" not in str(raised.value)
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with cert.pem and key.pem for 127.0.0.1, trusted by nobody."""
-    folder = tmp_path_factory.mktemp("tls")
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
-    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
-    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, *names, *files], check=True, capture_output=True)
-    return folder
-
-
-def tls_broker(certificate: Path) -> FakeBroker:
-    broker = FakeBroker()
-    broker.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    broker.tls.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
-    return broker
-
-
 @asynchronous
-async def test_tls_with_a_certificate_that_is_trusted(certificate: Path) -> None:
+async def test_tls_with_a_certificate_that_is_trusted(certificate: Certificate) -> None:
     async with tls_broker(certificate) as broker:
-        trusting = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
+        trusting = ssl.create_default_context(cafile=certificate.certificate)
         connection = await broker.connect(tls=trusting)
         await (await (await connection.create_session()).create_producer("q")).send("a")
         assert len(broker.received) == 1
 
 
 @asynchronous
-async def test_tls_with_a_certificate_that_is_not_trusted(certificate: Path) -> None:
+async def test_tls_with_a_certificate_that_is_not_trusted(certificate: Certificate) -> None:
     async with tls_broker(certificate) as broker:
         with pytest.raises(JMSSecurityException, match="certificate"):
             await broker.connect()

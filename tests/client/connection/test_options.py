@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import ssl
 import subprocess
 from dataclasses import fields, replace
 from pathlib import Path
@@ -27,7 +26,8 @@ from postroom.client import (
     aio,
 )
 from postroom.client.connection.options import FACTORY_URL_OPTIONS, URL_OPTIONS
-from tests.client.fake_broker import FakeBroker, asynchronous
+from tests.certificates import Certificate, sign
+from tests.client.fake_broker import FakeBroker, asynchronous, tls_broker
 
 NONE = ClientOptions()
 PRESETTLED = {
@@ -178,63 +178,40 @@ async def test_a_broker_that_never_says_that_it_has_nothing() -> None:
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with cert.pem and key.pem for another host than 127.0.0.1, and an encrypted key."""
-    folder = tmp_path_factory.mktemp("tls")
-    openssl = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=elsewhere",
-    ]
-    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
-    names = ["-addext", "subjectAltName=DNS:elsewhere"]
-    subprocess.run([*openssl, *files, *names], check=True, capture_output=True)
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    """For another host than 127.0.0.1; beside its key lies the same one, encrypted."""
+    made = sign(tmp_path_factory.mktemp("tls"), "elsewhere")
     encrypt = [
         "openssl",
         "rsa",
         "-aes256",
         "-in",
-        str(folder / "key.pem"),
+        str(made.key),
         "-out",
-        str(folder / "secret.pem"),
+        str(made.key.with_name("secret.pem")),
     ]
     subprocess.run([*encrypt, "-passout", "pass:sesame"], check=True, capture_output=True)
-    return folder
-
-
-def tls_broker(certificate: Path) -> FakeBroker:
-    broker = FakeBroker()
-    broker.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificate / "cert.pem"))
-    broker.tls.verify_mode = ssl.CERT_REQUIRED
-    broker.tls.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
-    return broker
+    return made
 
 
 @asynchronous
-async def over_tls(certificate: Path, **said: Any) -> None:
-    async with tls_broker(certificate) as broker:
-        connection = await broker.connect(tls=TlsOptions(ca_file=certificate / "cert.pem", **said))
+async def over_tls(certificate: Certificate, **said: Any) -> None:
+    async with tls_broker(certificate, wants_one=True) as broker:
+        connection = await broker.connect(tls=TlsOptions(ca_file=certificate.certificate, **said))
         await connection.create_session()
 
 
-def test_both_ends_show_certificates(certificate: Path) -> None:
-    own = {"certificate_file": certificate / "cert.pem", "key_file": certificate / "key.pem"}
+def test_both_ends_show_certificates(certificate: Certificate) -> None:
+    own = {"certificate_file": certificate.certificate, "key_file": certificate.key}
     over_tls(certificate, verify_host=False, **own)
     with pytest.raises(JMSSecurityException, match="certificate"):
         over_tls(certificate, **own)
 
 
-def test_a_key_may_be_encrypted(certificate: Path) -> None:
+def test_a_key_may_be_encrypted(certificate: Certificate) -> None:
     own: dict[str, Any] = {
-        "certificate_file": certificate / "cert.pem",
-        "key_file": certificate / "secret.pem",
+        "certificate_file": certificate.certificate,
+        "key_file": certificate.key.with_name("secret.pem"),
     }
     over_tls(certificate, verify_host=False, key_password="sesame", **own)
     with pytest.raises(JMSSecurityException, match=r"cert\.pem"):
@@ -243,7 +220,7 @@ def test_a_key_may_be_encrypted(certificate: Path) -> None:
         TlsOptions(**own).context()
 
 
-def test_a_broker_that_wants_a_certificate_gets_none(certificate: Path) -> None:
+def test_a_broker_that_wants_a_certificate_gets_none(certificate: Certificate) -> None:
     with pytest.raises(JMSException):
         over_tls(certificate, verify_host=False)
 

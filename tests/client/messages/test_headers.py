@@ -25,7 +25,7 @@ from postroom.client import (
 from postroom.client.messages.message import decode_message, encode_message
 from postroom.client.messages.message_ids import id_of_jms, jms_correlation_id, jms_message_id
 from postroom.client.messages.send_headers import SendOptions
-from tests.client.messages.test_messages import travelled
+from tests.client.messages.travel import travelled
 
 # --- properties
 

@@ -26,11 +26,7 @@ from postroom.client import (
     TextMessage,
 )
 from postroom.client.messages.message import decode_message, encode_message
-
-
-def travelled(message: Message) -> Message:
-    return decode_message(encode_message(message, "q"))
-
+from tests.client.messages.travel import travelled
 
 BODIES = [
     (TextMessage("Grüße"), 5),

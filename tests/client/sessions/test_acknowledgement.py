@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Modified, Rejected, Released
+from postroom.amqp.frames.outcomes import Accepted, Modified, Rejected, Released
 from postroom.client import (
     AcknowledgeMode,
     ConnectionFactory,
@@ -18,28 +18,17 @@ from postroom.client import (
     TextMessage,
 )
 from postroom.client.aio import MessageConsumer, Session
-from tests.client.aio.test_consumer import bodies, session_of, texts
 from tests.client.fake_broker import FakeBroker, asynchronous
+from tests.client.fake_sessions import bodies, session_of, texts
+from tests.client.sessions.consumers import consumer_in, told
 from tests.server.harness import BrokerThread
 
 pytestmark = pytest.mark.sockets
 
 
-def told(broker: FakeBroker) -> dict[int, DeliveryState | None]:
-    """The last outcome of each message, by its place."""
-    return {place: state for places, state, _ in broker.dispositions for place in places}
-
-
 async def received(consumer: MessageConsumer, count: int = 1) -> list[Message]:
     found = [await consumer.receive(10) for _ in range(count)]
     return [message for message in found if message is not None]
-
-
-async def consumer_in(
-    broker: FakeBroker, mode: AcknowledgeMode, *words: str, **options: Any
-) -> MessageConsumer:
-    broker.put("q", *texts(*words))
-    return await (await session_of(broker, mode)).create_consumer("q", **options)
 
 
 # --- modes

@@ -28,9 +28,9 @@ from postroom.client import (
     RedeliveryPolicy,
 )
 from postroom.client.aio import Session
-from tests.client.aio.test_consumer import bodies, session_of, texts
 from tests.client.fake_broker import FakeBroker, asynchronous
-from tests.client.sessions.test_acknowledgement import told
+from tests.client.fake_sessions import bodies, session_of, texts
+from tests.client.sessions.consumers import told
 from tests.server.harness import BrokerThread
 
 pytestmark = pytest.mark.sockets

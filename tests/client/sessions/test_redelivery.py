@@ -19,9 +19,9 @@ from postroom.client import (
 )
 from postroom.client.messages.message import encode_message
 from postroom.server.configuration.config import QueueConfig
-from tests.client.aio.test_consumer import bodies, session_of, texts
 from tests.client.fake_broker import FakeBroker, asynchronous
-from tests.client.sessions.test_acknowledgement import consumer_in, told
+from tests.client.fake_sessions import bodies, session_of, texts
+from tests.client.sessions.consumers import consumer_in, told
 from tests.server.harness import BrokerThread, make_config
 
 pytestmark = pytest.mark.sockets

@@ -23,8 +23,8 @@ from postroom.client import (
     aio,
     sync,
 )
-from tests.client.aio.test_consumer import texts
 from tests.client.fake_broker import FakeBroker
+from tests.client.fake_sessions import texts
 
 ROOT = Path(__file__).resolve().parents[3]
 

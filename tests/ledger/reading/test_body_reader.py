@@ -28,14 +28,10 @@ from postroom.ledger.storage.body_requests import BodyPlace
 from postroom.model.codes import Event
 from tests.ledger import entry_records
 from tests.ledger.entry_records import GET, arrival_of, put_chunks
-from tests.ledger.workload import START_US
+from tests.ledger.files import bodies_of, opened
 
 SMALL = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0)
 LARGE = LedgerOptions(reserve_bytes=0)
-
-
-def opened(folder: Path, options: LedgerOptions = LARGE) -> Ledger:
-    return Ledger.open(folder, options, START_US, maintenance="manual")
 
 
 def put(ledger: Ledger, body: bytes | None, name: bytes = b"", correlation: bytes = b"") -> int:
@@ -82,10 +78,6 @@ def settle(ledger: Ledger) -> None:
 
 def serials(*values: int) -> Array:
     return np.array(values, np.uint64)
-
-
-def bodies_of(found: FoundMessages) -> list[bytes]:
-    return [bytes(found.bodies[a:b]) for a, b in zip(found.starts, found.ends, strict=True)]
 
 
 def names_of(found: FoundMessages, field: str) -> list[bytes]:

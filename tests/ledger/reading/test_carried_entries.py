@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-from postroom.ledger.format.entry_records import EntryEvent
 from postroom.ledger.format.records import RecordType
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
@@ -12,58 +11,8 @@ from postroom.ledger.reading.dump import heap_piece
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.reading.segments import folder_of
 from postroom.ledger.storage.superblock import SuperblockFile, read_superblock
-from postroom.model.codes import Event, HolderKind, Outcome, State
-from tests.ledger.entry_records import arrival_of
-
-NOW_US = 1_790_000_000_000_000
-SMALL = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0, carry_below=1.0)
-BODY = b"b" * 500
-
-
-def _put(ledger: Ledger, message_id: bytes) -> int:
-    arrival = arrival_of(1, BODY, body_crc=0, message_id=message_id, message_id_type=1)
-    return ledger.builder.arrival(arrival)
-
-
-def _commit(ledger: Ledger) -> None:
-    ledger.submit()
-    ledger.wait()
-
-
-def _event(
-    ledger: Ledger, serial: int, event: int, before: int, after: int, outcome: int, counts: int
-) -> None:
-    record = EntryEvent(event, before, after, HolderKind.CONSUMER, outcome)
-    record.count(counts, counts)
-    ledger.builder.entry_event(serial, 1, 9, record)
-
-
-def _write(ledger: Ledger, first: int, last: int, alive: list[int]) -> None:
-    """Messages that are consumed at once; every hundredth stays, the very first was given back as failed."""
-    for number in range(first, last):
-        serial = _put(ledger, b"id-%d" % number)
-        if number % 100 == 0:
-            alive.append(serial)
-        else:
-            _event(ledger, serial, Event.ACQUIRE, State.AVAILABLE, State.GET_UNCONFIRMED, 0, 0)
-            _event(ledger, serial, Event.CONFIRM, State.GET_UNCONFIRMED, State.DELETED, Outcome.CONSUMED, 0)
-        if number == 50:
-            _event(ledger, alive[0], Event.ACQUIRE, State.AVAILABLE, State.GET_UNCONFIRMED, 0, 0)
-            _event(ledger, alive[0], Event.FAIL, State.GET_UNCONFIRMED, State.AVAILABLE, 0, 1)
-        _commit(ledger)
-    while ledger.maintenance_step():
-        pass
-
-
-def _with_dropped_history(folder: Path, options: LedgerOptions = SMALL) -> list[int]:
-    """Writes a ledger that has lost its oldest files; returns the serials alive."""
-    ledger = Ledger.open(folder, options, NOW_US, maintenance="manual")
-    ledger.builder.record(RecordType.QUEUE_DEFINED, 0, 1, 0, 0, 0, b'{"name": "orders"}')
-    alive: list[int] = []
-    for step in range(3):
-        _write(ledger, 300 * step, 300 * (step + 1), alive)
-    ledger.close()
-    return alive
+from postroom.model.codes import State
+from tests.ledger.dropped_history import NOW_US, SMALL, commit, put, with_dropped_history
 
 
 def _told(folder: Path) -> tuple[LedgerReader, Carried | None]:
@@ -72,7 +21,7 @@ def _told(folder: Path) -> tuple[LedgerReader, Carried | None]:
 
 
 def test_what_is_older_than_the_history_and_alive_is_told(tmp_path: Path) -> None:
-    alive = _with_dropped_history(tmp_path)
+    alive = with_dropped_history(tmp_path)
     reader, told = _told(tmp_path)
     assert told is not None
     assert reader.first_position > alive[1]
@@ -91,7 +40,7 @@ def test_what_is_older_than_the_history_and_alive_is_told(tmp_path: Path) -> Non
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
-    _with_dropped_history(tmp_path)
+    with_dropped_history(tmp_path)
     checkpoints = sorted(tmp_path.glob("*.checkpoint"))
     newest = bytearray(checkpoints[-1].read_bytes())
     newest[-1] ^= 1
@@ -103,7 +52,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> Non
 
 
 def test_a_hole_in_the_history_is_no_damage_where_a_checkpoint_covers_it(tmp_path: Path) -> None:
-    alive = _with_dropped_history(tmp_path, replace(SMALL, retention_bytes=1 << 30))
+    alive = with_dropped_history(tmp_path, replace(SMALL, retention_bytes=1 << 30))
     reader = LedgerReader(tmp_path)
     assert reader.first_position == 1
     middle = next(
@@ -127,8 +76,8 @@ def test_a_hole_in_the_history_is_no_damage_where_a_checkpoint_covers_it(tmp_pat
 def test_without_dropped_history_nothing_is_carried(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path, LedgerOptions(reserve_bytes=0), NOW_US, maintenance="manual")
     ledger.builder.record(RecordType.QUEUE_DEFINED, 0, 1, 0, 0, 0, b'{"name": "orders"}')
-    _put(ledger, b"x")
-    _commit(ledger)
+    put(ledger, b"x")
+    commit(ledger)
     ledger.close()
     reader, told = _told(tmp_path)
     assert reader.first_position == 1

@@ -10,7 +10,7 @@ from postroom.ledger.reading.message_id_index import HashedIds
 from postroom.model.codes import Event
 from postroom.model.ids import MESSAGE_ID, UNIQUE_ID, MessageIds, pack_unique_id, unpack_unique_id
 from tests.ledger.entry_records import GET, arrival_of
-from tests.ledger.retention.test_retention import BODY, SECOND_US, Broker
+from tests.ledger.retention.short_history import BODY, SECOND_US, Broker
 from tests.ledger.workload import START_US
 
 Told = tuple[bytes, bytes, int, bytes, int]

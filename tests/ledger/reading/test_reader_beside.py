@@ -7,16 +7,9 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.verification.verification import verify
-from tests.ledger.entry_records import arrival_of
+from tests.ledger.puts import NOW_US, put
 
-NOW_US = 1_790_000_000_000_000
 COMMITS = 400
-
-
-def put(ledger: Ledger) -> None:
-    """A message of 100 bytes on queue 1."""
-    arrival = arrival_of(1, b"b" * 100, body_crc=0, message_id=b"id", message_id_type=1)
-    ledger.builder.arrival(arrival)
 
 
 def _positions(reader: LedgerReader) -> list[int]:

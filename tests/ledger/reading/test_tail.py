@@ -16,7 +16,7 @@ from postroom.ledger.reading.segments import Segment
 from postroom.ledger.reading.tail import JournalHint, Watch, journal_chunks
 from postroom.ledger.storage.disk import RealFile
 from tests.ledger.ledger_maker import LedgerMaker
-from tests.ledger.reading.test_reader_beside import NOW_US, put
+from tests.ledger.puts import NOW_US, put
 
 
 def _agrees(watch: Watch, folder: Path) -> int:

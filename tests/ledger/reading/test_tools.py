@@ -20,6 +20,7 @@ from postroom.ledger.reading.dump import Filter, dump
 from postroom.ledger.reading.segments import folder_of
 from postroom.ledger.reading.stats import stats
 from postroom.ledger.verification.verification import Severity, verify
+from tests.ledger.files import flip
 from tests.ledger.ledger_maker import START_US, E, LedgerMaker, O, S
 from tests.ledger.workload import Workload
 
@@ -104,28 +105,22 @@ def test_dump_filters(tmp_path: Path, wanted: Filter, positions: list[int]) -> N
     assert [line["position"] for line in dump(tmp_path, wanted)] == positions
 
 
-def _flip(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
-
-
 def _in_events_section(folder: Path) -> None:
-    _flip(folder / "00000001.events", EVENTS_HEADER.size_bytes + 10)
+    flip(folder / "00000001.events", EVENTS_HEADER.size_bytes + 10)
 
 
 def _in_events_header(folder: Path) -> None:
-    _flip(folder / "00000001.events", 50)
+    flip(folder / "00000001.events", 50)
 
 
 def _in_a_body(folder: Path) -> None:
     path = folder / "00000001.bodies"
-    _flip(path, path.read_bytes().index(b"hello"))
+    flip(path, path.read_bytes().index(b"hello"))
 
 
 def _in_a_journal_block(folder: Path) -> None:
     path = folder / "00000002.journal"
-    _flip(path, len(path.read_bytes().rstrip(b"\0")) - 150)
+    flip(path, len(path.read_bytes().rstrip(b"\0")) - 150)
 
 
 def _without_a_file(folder: Path) -> None:

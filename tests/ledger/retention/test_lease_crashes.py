@@ -16,9 +16,9 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.retention.leases import Lease
 from postroom.ledger.storage.events_image import load_image
+from tests.ledger.cut_disk import CutDisk
 from tests.ledger.entry_records import GET, put
-from tests.ledger.fold.test_fold import opened
-from tests.ledger.test_crashes import CutDisk
+from tests.ledger.histories import opened
 from tests.ledger.workload import START_US
 from tests.simulation.disk import SimDisk
 

@@ -15,15 +15,11 @@ from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.ledger.storage.disk import RealDisk, RealFile
 from postroom.ledger.storage.writer import InlineWriter
 from tests.ledger.entry_records import GET, put, put_chunks
+from tests.ledger.files import LARGE, flip, opened
 from tests.ledger.workload import START_US
 from tests.simulation.disk import SimDisk, SimFile
 
 SMALL = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0)
-LARGE = LedgerOptions(reserve_bytes=0)
-
-
-def opened(folder: Path, options: LedgerOptions = LARGE) -> Ledger:
-    return Ledger.open(folder, options, START_US, maintenance="manual")
 
 
 @pytest.fixture
@@ -94,12 +90,6 @@ def test_what_is_not_durable_is_in_no_file(ledger: Ledger) -> None:
     ledger.flush()
     waiting = put(ledger.builder, b"not yet")
     assert ledger.read_bodies([durable, waiting]) == [b"durable", b""]
-
-
-def flip(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("cached", [False, True])

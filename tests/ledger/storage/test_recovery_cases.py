@@ -22,7 +22,7 @@ from postroom.ledger.storage.recovery_cases import (
     SealFact,
     TailVerdict,
 )
-from tests.ledger.fold.test_fold import HISTORY, SMALL, opened, run
+from tests.ledger.histories import HISTORY, SMALL, opened, run
 from tests.ledger.workload import Snapshot, Workload, assert_bodies, assert_recovered, stored_bodies
 from tests.simulation.disk import SimDisk
 

@@ -19,11 +19,6 @@ from tests.manager.world import TestSink, World
 from tests.manager.xa_world import OTHER, XID, Xa, code_of
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def force(world: Any, name: str = "q") -> int:
     return int(world.manager.delete_queue(name, False, False, world.now_us, True, "ann"))
 

@@ -21,9 +21,8 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded, QueueNotFound, RequestInvalid
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.names.remote_queues import RemoteQueueDefinition
-from postroom.manager.queues.entry_lookup import spots
-from postroom.manager.queues.queue import PRIORITIES, Queue
-from tests.manager.administration.test_message_management import (
+from postroom.manager.queues.queue import Queue
+from tests.manager.administration.message_management import (
     SMALL,
     check_counts,
     dead_letters,
@@ -31,7 +30,7 @@ from tests.manager.administration.test_message_management import (
     found,
     numbered,
 )
-from tests.manager.messages import put
+from tests.manager.messages import available_entries, put
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked, ask
 from tests.manager.world import World
@@ -45,11 +44,6 @@ def world(request: pytest.FixtureRequest) -> World:
     made = request.param(ManagerOptions(**SMALL, fetch_entries=8, queue_manager="QM1"))
     assert isinstance(made, World)
     return made
-
-
-def entries(queue: Queue) -> list[Entry]:
-    """What is available, in order."""
-    return [spot.entry for priority in reversed(range(PRIORITIES)) for spot in spots(queue, priority, -1, 0)]
 
 
 def on(entry: Entry, action: str, to: str = "") -> Action:
@@ -76,7 +70,7 @@ def why(done: Acted) -> str:
 def test_each_message_gets_its_action(world: World) -> None:
     origin, dead = dead_letters(world, 5)
     other = world.queue("other")
-    seen = entries(dead)
+    seen = available_entries(dead)
     said = zip(seen, ["replay", "forward", "discard", "leave"], ["", "other", "", ""], strict=False)
     done = act(world, dead, [on(entry, action, to) for entry, action, to in said])
     assert answers(done) == ["done"] * 4 and not done.refusals
@@ -90,9 +84,9 @@ def test_each_message_gets_its_action(world: World) -> None:
 def test_what_was_replayed_is_no_dead_letter_and_what_was_forwarded_is(world: World) -> None:
     origin, dead = dead_letters(world, 2)
     other = world.queue("other")
-    first, second = entries(dead)
+    first, second = available_entries(dead)
     act(world, dead, [on(first, "replay", "other"), on(second, "forward", "other")])
-    replayed, forwarded = entries(other)
+    replayed, forwarded = available_entries(other)
     assert replayed.annotations is None
     assert forwarded.annotations is not None and "x-opt-dead-letter-reason" in forwarded.annotations
     assert origin.is_empty() and dead.is_empty()
@@ -101,7 +95,7 @@ def test_what_was_replayed_is_no_dead_letter_and_what_was_forwarded_is(world: Wo
 def test_the_ledger_tells_why_and_who(world: World) -> None:
     queue = world.queue()
     numbered(world, queue, 2)
-    first, second = entries(queue)
+    first, second = available_entries(queue)
     world.queue("other")
     act(world, queue, [on(first, "discard"), on(second, "forward", "other")])
     if not isinstance(world, LedgerWorld):
@@ -117,7 +111,7 @@ def test_a_reason_is_cut_off_where_it_is_too_long() -> None:
 def test_what_has_changed_since_is_left_alone(world: World) -> None:
     queue = world.queue()
     numbered(world, queue, 4)
-    seen = entries(queue)
+    seen = available_entries(queue)
     planned = [on(entry, "discard") for entry in seen]
     planned[3].place += 1
     consumer = world.consumer(queue, 2)
@@ -137,7 +131,7 @@ def test_what_is_gone_is_told_of(world: World) -> None:
     numbered(world, queue, 2)
     put(world, queue, "short-lived", head={"ttl_ms": 5})
     world.turn()
-    planned = [on(entry, "discard") for entry in entries(queue)]
+    planned = [on(entry, "discard") for entry in available_entries(queue)]
     assert answers(act(world, queue, planned[:1])) == ["done"]
     world.now_us += 6000
     assert answers(act(world, queue, planned)) == ["gone", "done", "gone"]
@@ -146,7 +140,7 @@ def test_what_is_gone_is_told_of(world: World) -> None:
 def test_a_message_that_is_named_twice(world: World) -> None:
     queue = world.queue()
     numbered(world, queue, 1)
-    (entry,) = entries(queue)
+    (entry,) = available_entries(queue)
     with pytest.raises(RequestInvalid, match="same message"):
         act(world, queue, [on(entry, "leave"), on(entry, "discard")])
     assert found(world, queue) == ["0"]
@@ -155,7 +149,7 @@ def test_a_message_that_is_named_twice(world: World) -> None:
 def test_what_somebody_holds_is_refused(world: World) -> None:
     queue = world.queue()
     numbered(world, queue, 3)
-    planned = [on(entry, "discard") for entry in entries(queue)]
+    planned = [on(entry, "discard") for entry in available_entries(queue)]
     consumer = world.consumer(queue, 2)
     world.turn()
     done = act(world, queue, planned)
@@ -188,7 +182,7 @@ def test_what_a_transaction_put_is_found_by_its_rank_or_without(world: World) ->
     world.turn()
     world.manager.commit(transaction, world.now_us)
     world.turn()
-    seen = entries(queue)
+    seen = available_entries(queue)
     assert len({int(entry.place) for entry in seen}) == 1
     by_rank = [on(entry, "discard") for entry in seen[:5]]
     by_rank += [Action("discard", "", DETAIL, each.serial, 0, 0, 0) for each in seen[5:10]]
@@ -202,7 +196,7 @@ def test_a_target_that_fills_up_takes_what_it_can(world: World) -> None:
     queue = world.queue()
     world.queue("small", max_messages=2)
     numbered(world, queue, 4)
-    done = act(world, queue, [on(entry, "forward", "small") for entry in entries(queue)])
+    done = act(world, queue, [on(entry, "forward", "small") for entry in available_entries(queue)])
     assert answers(done) == ["done", "done", "refused", "refused"]
     assert "has no room" in why(done)
     assert found(world, queue) == ["2", "3"]
@@ -223,7 +217,7 @@ def test_where_nothing_can_go(world: World, action: str, to: str, text: str) -> 
     world.queue("t", kind="topic")
     world.queue("$undelivered")
     numbered(world, queue, 1)
-    done = act(world, queue, [on(entry, action, to) for entry in entries(queue)])
+    done = act(world, queue, [on(entry, action, to) for entry in available_entries(queue)])
     assert answers(done) == ["refused"] and text in why(done)
     assert found(world, queue) == ["0"]
 
@@ -232,7 +226,7 @@ def test_an_origin_that_is_gone_is_no_reason_for_the_others_to_stay(world: World
     _, dead = dead_letters(world, 1, "orders")
     second, _ = dead_letters_on(world, 1, "payments")
     world.manager.delete_queue("orders", False, False, world.now_us)
-    done = act(world, dead, [on(entry, "replay") for entry in entries(dead)])
+    done = act(world, dead, [on(entry, "replay") for entry in available_entries(dead)])
     assert answers(done) == ["refused", "done"] and "has been deleted" in why(done)
     assert found(world, second) == ["0"]
 
@@ -245,7 +239,7 @@ def test_messages_go_to_another_queue_manager(world: World) -> None:
     put(world, queue, "x" * BIG)
     put(world, queue, "y" * BIG)
     world.turn()
-    planned = [on(entry, "forward", "REMOTE") for entry in entries(queue)]
+    planned = [on(entry, "forward", "REMOTE") for entry in available_entries(queue)]
     with pytest.raises(LimitExceeded, match="other queue managers"):
         act(world, queue, planned)
     assert answers(act(world, queue, planned[:4])) == ["done"] * 4
@@ -258,7 +252,7 @@ def test_bounds_and_words() -> None:
     world = World()
     queue = world.queue()
     numbered(world, queue, 1)
-    (entry,) = entries(queue)
+    (entry,) = available_entries(queue)
     with pytest.raises(LimitExceeded, match=str(MAX_ACTIONS)):
         act(world, queue, [Action("leave", "", DETAIL, serial, 0, 0, 0) for serial in range(MAX_ACTIONS + 1)])
     for action, to in [("eat", ""), ("forward", ""), ("discard", "q"), ("leave", "q")]:
@@ -274,7 +268,7 @@ def test_a_moved_message_wakes_who_waits_for_it(world: World) -> None:
     numbered(world, queue, 1)
     consumer = world.consumer(other, 1)
     world.turn()
-    planned = [on(entry, "forward", "other") for entry in entries(queue)]
+    planned = [on(entry, "forward", "other") for entry in available_entries(queue)]
     act(world, queue, planned)
     assert len(world.held(consumer)) == 1
 
@@ -285,7 +279,8 @@ def test_after_a_crash_all_of_a_request_has_been_done_or_nothing(seed: int) -> N
     queue, _ = world.queue("a"), world.queue("b")
     numbered(world, queue, 40)
     planned = [
-        on(entry, *(("forward", "b") if entry.serial % 2 else ("discard",))) for entry in entries(queue)
+        on(entry, *(("forward", "b") if entry.serial % 2 else ("discard",)))
+        for entry in available_entries(queue)
     ]
     moved = sum(action.action == "forward" for action in planned)
     world.manager.ask_store(Act(queue, Asked(), planned), world.now_us)
@@ -313,7 +308,7 @@ def test_every_action_leaves_a_restart_as_it_was(world: World) -> None:
     queue, _ = world.queue("a"), world.queue("b")
     numbered(world, queue, 20)
     planned: list[Any] = []
-    for number, entry in enumerate(entries(queue)):
+    for number, entry in enumerate(available_entries(queue)):
         action = ACTIONS[1 + number % 3]
         planned.append(on(entry, action, "b" if action == "forward" else ""))
     assert answers(act(world, queue, planned)) == ["done"] * 20

@@ -9,15 +9,9 @@ from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Message, Properties
 from postroom.manager.administration.message_import import Imported, ImportMessages
 from postroom.manager.administration.message_moves import Changed, DeleteMessages, MoveMessages, Replay
-from postroom.manager.administration.message_queries import (
-    CloseCursor,
-    OpenCursor,
-    QueryAnswer,
-    ReadCursor,
-    ShowMessage,
-)
+from postroom.manager.administration.message_queries import CloseCursor, OpenCursor, ReadCursor, ShowMessage
 from postroom.manager.administration.message_search import Wanted
-from postroom.manager.administration.message_states import ALL_STATES, VISIBLE, mask_of, named, states_of
+from postroom.manager.administration.message_states import VISIBLE, mask_of, named, states_of
 from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.errors import (
     CursorUnknown,
@@ -36,13 +30,20 @@ from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.names.remote_queues import ResolvedName
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.units_of_order import PROPERTY
+from tests.manager.administration.message_management import (
+    SMALL,
+    check_counts,
+    dead_letters,
+    dead_letters_on,
+    found,
+    numbered,
+    query,
+    wanted,
+)
 from tests.manager.messages import put, text_of, texts
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked, StoreFace, ask
-from tests.manager.world import MS, TestSink, World, a_head, recount
-
-SMALL: dict[str, Any] = {"live_head": 8, "min_live_head": 4}
-"""Nearly everything is packed."""
+from tests.manager.world import MS, TestSink, World, a_head
 
 
 @pytest.fixture(params=[World, LedgerWorld])
@@ -52,32 +53,8 @@ def world(request: pytest.FixtureRequest) -> World:
     return made
 
 
-def wanted(selector: str = "", states: int = ALL_STATES, **named_by: Any) -> Wanted:
-    made = Wanted(states, selector)
-    for name, value in named_by.items():
-        setattr(made, name, value)
-    return made
-
-
 def by_id(message_id: str) -> Wanted:
     return wanted(message_id=message_id.encode(), message_id_type=1)
-
-
-def query(world: World, queue: Queue, selector: str = "", states: int = ALL_STATES) -> list[Any]:
-    """Everything that a query finds, page by page."""
-    opened = ask(world, OpenCursor(queue, Asked(), wanted(selector, states), 0))
-    assert isinstance(opened, QueryAnswer)
-    rows: list[Any] = []
-    while len(rows) < opened.count:
-        page = ask(world, ReadCursor(queue, Asked(), opened.cursor, len(rows), 7, True))
-        assert page.rows
-        rows += page.rows
-    ask(world, CloseCursor(queue, Asked(), opened.cursor))
-    return rows
-
-
-def found(world: World, queue: Queue, selector: str = "", states: int = ALL_STATES) -> list[str]:
-    return [text_of(row.body) for row in query(world, queue, selector, states)]
 
 
 def delete(world: World, queue: Queue, selector: str = "", if_paused: bool = False) -> int:
@@ -98,18 +75,6 @@ def replay(world: World, queue: Queue, to: str = "", which: Wanted | None = None
     done = ask(world, Replay(queue, Asked(), which or wanted(), to, **said))
     assert isinstance(done, Changed)
     return done
-
-
-def numbered(world: World, queue: Queue, count: int = 50, **head: Any) -> None:
-    for number in range(count):
-        put(world, queue, f"{number}", head=head, n=number)
-    world.turn()
-
-
-def check_counts(queue: Queue) -> None:
-    counted = recount(queue)
-    assert queue.statistics.current == counted["current"]
-    assert queue.statistics.depth == counted["current"] + counted["held"] + counted["delayed"]
 
 
 # -- queries
@@ -515,25 +480,6 @@ def test_after_a_crash_all_or_nothing_has_been_moved(seed: int) -> None:
 
 
 # -- replaying
-
-
-def dead_letters(world: World, count: int = 3, origin: str = "orders") -> tuple[Queue, Queue]:
-    """``count`` messages that were rejected; origin and dead-letter queue."""
-    world.queue("dead")
-    return dead_letters_on(world, count, origin)
-
-
-def dead_letters_on(world: World, count: int, origin: str = "orders") -> tuple[Queue, Queue]:
-    """The same on the queue "dead" that is there."""
-    queue = world.queue(origin, dead_letter_queue="dead", redelivery_limit=1)
-    numbered(world, queue, count)
-    consumer = world.consumer(queue, count)
-    world.turn()
-    for entry in world.held(consumer):
-        world.manager.reject(consumer, entry, "app:bad", "no such customer", world.now_us)
-    world.close(consumer)
-    world.turn()
-    return queue, world.manager.queue("dead")
 
 
 def test_dead_letters_go_back_to_their_origin(world: World) -> None:

@@ -14,11 +14,6 @@ from tests.manager.world import TestSink, World
 ILLEGAL_STATE = "amqp:illegal-state"
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def pause(world: World, queue: Queue, switch: str) -> None:
     world.manager.pause(queue, switch, world.now_us)
 

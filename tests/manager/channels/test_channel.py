@@ -11,11 +11,6 @@ from tests.manager.channel_world import CHANNEL, Receiver, Sender, resynchronise
 
 
 @pytest.fixture
-def sender() -> Sender:
-    return Sender()
-
-
-@pytest.fixture
 def receiver() -> Receiver:
     receiver = Receiver()
     receiver.queue("q")

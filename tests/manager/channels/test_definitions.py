@@ -31,16 +31,6 @@ from tests.manager.channel_world import CHANNEL, RECEIVER, SENDER, THERE, Receiv
 from tests.manager.over_ledger import LedgerWorld
 
 
-@pytest.fixture
-def sender() -> Sender:
-    return Sender()
-
-
-@pytest.fixture
-def receiver() -> Receiver:
-    return Receiver()
-
-
 def a_world(**options: Any) -> LedgerWorld:
     return LedgerWorld(ManagerOptions(**options))
 

@@ -11,18 +11,8 @@ from postroom.ledger.reading.dump import Filter, dump
 from postroom.ledger.reading.trace import trace
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from tests.manager.channel_world import CHANNEL, Receiver, Sender, resynchronise, section
+from tests.manager.ledger_reading import events, logged
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.test_message_lives import events, logged
-
-
-@pytest.fixture
-def sender() -> Sender:
-    return Sender()
-
-
-@pytest.fixture
-def receiver() -> Receiver:
-    return Receiver()
 
 
 def lines_of(world: LedgerWorld) -> list[dict[str, Any]]:

@@ -8,11 +8,6 @@ from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import DAMAGE, World
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def test_a_browser_sees_everything_in_order_and_takes_nothing(world: World) -> None:
     queue = world.queue()
     for priority, body in [(4, b"a"), (9, b"high"), (4, b"b")]:

@@ -9,11 +9,6 @@ from tests.manager.world import TestSink, World
 SECOND_US = 1_000_000
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def test_of_an_exclusive_queue_the_first_is_active_and_others_follow_in_bind_order(world: World) -> None:
     queue = world.queue(access="exclusive")
     first, second, third = (world.consumer(queue, credit=10) for _ in range(3))

@@ -23,16 +23,6 @@ from tests.manager.store_face import Asked, StoreFace, a_filter, told
 from tests.manager.world import World
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def face(world: World) -> StoreFace:
-    return StoreFace(world)
-
-
 def waiting(world: World) -> int:
     return int(store_requests_of(world.manager.core).count)
 

@@ -14,16 +14,6 @@ C, OTHER = 7, 8
 """Confirm ids."""
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def face(world: World) -> StoreFace:
-    return StoreFace(world)
-
-
 class Case:
     """One message on a queue, brought into a state."""
 

@@ -38,11 +38,6 @@ class Sender:
         return self.world.put(queue, body, self.sink, producer=self.producer, **more)
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def define(world: World, name: str = "room", **settings: Any) -> Quota:
     definition = QuotaDefinition(name, **settings)
     if name in world.manager.quotas:

@@ -7,11 +7,6 @@ from postroom.manager.kernel.options import ManagerOptions
 from tests.manager.world import TestSink, World, a_head
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_body_in_chunks_is_put_when_it_is_whole(world: World, durable: bool) -> None:
     queue, sink = world.queue(), TestSink()

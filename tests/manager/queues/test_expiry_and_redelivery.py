@@ -12,11 +12,6 @@ from postroom.model.codes import Event, Outcome
 from tests.manager.world import MS, World
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def test_expired_messages_are_not_delivered(world: World) -> None:
     queue = world.queue()
     world.put(queue, b"short", ttl_ms=10)

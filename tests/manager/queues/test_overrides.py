@@ -16,11 +16,6 @@ from tests.manager.world import MS, TestSink, World
 BODY = Message(body=Data([b"body"])).encode()
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def delivery_time_ms(stored: bytes) -> object:
     """What a receiver reads as JMSDeliveryTime."""
     return decode_message(stored).message_annotations.get("x-opt-delivery-time")

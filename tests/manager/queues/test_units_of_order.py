@@ -1,7 +1,5 @@
 """Unit of order: the members of a unit are processed one after another, in the order of their arrival."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,8 +17,8 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import DefinitionInvalid, QueueInUse
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.units_of_order import ANNOTATION, PROPERTY
-from tests.manager.messages import got, put, text_of, texts, turn
+from postroom.manager.queues.units_of_order import ANNOTATION
+from tests.manager.messages import got, member, put, text_of, texts, turn
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked, StoreFace, ask
 from tests.manager.world import TestSink, World
@@ -31,10 +29,6 @@ TINY = ManagerOptions(live_head=4, min_live_head=2, body_cache_bytes=60, fetch_e
 @pytest.fixture(params=[ManagerOptions(), TINY], ids=["in memory", "packed"])
 def world(request: pytest.FixtureRequest) -> World:
     return World(request.param)
-
-
-def member(world: Any, queue: Queue, text: str, unit: str = "u", **more: Any) -> None:
-    put(world, queue, text, **{PROPERTY: unit}, **more)
 
 
 def slots(queue: Queue) -> tuple[int, int]:

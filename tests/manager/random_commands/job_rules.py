@@ -4,10 +4,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from postroom.manager.administration.message_jobs import ACTIONS, ANSWERS, Act, Acted, Action, detail_of
-from postroom.manager.kernel.entry import Entry
-from postroom.manager.queues.entry_lookup import spots
-from postroom.manager.queues.queue import PRIORITIES, Queue
 from postroom.model.codes import Outcome
+from tests.manager.messages import available_entries
 from tests.manager.random_commands.machine import Machine, again
 from tests.manager.random_commands.reference_destination import Message, Place
 from tests.manager.random_commands.reference_moves import move, origin_of, refusals
@@ -15,11 +13,6 @@ from tests.manager.store_face import Asked
 
 UNKNOWN_SERIAL = 1 << 40
 DETAIL = detail_of("a job", "me")
-
-
-def waiting(queue: Queue) -> list[Entry]:
-    """What is available, in order."""
-    return [spot.entry for priority in reversed(range(PRIORITIES)) for spot in spots(queue, priority, -1, 0)]
 
 
 class Acting(Machine):
@@ -36,7 +29,7 @@ class Acting(Machine):
     ) -> None:
         """Several messages, each with an action; the first of them may have been seen wrongly."""
         place = self.reference.places[name]
-        there, entries = place.in_sight(), waiting(self.queue(name))
+        there, entries = place.in_sight(), available_entries(self.queue(name))
         assert len(there) == len(entries)
         if len({message.rank() for message in there}) < len(there):
             return  # it isn't said which of them comes first

@@ -19,7 +19,7 @@ from postroom.manager.manager import QueueManager
 from postroom.manager.message_store.pending_requests import StoreRequest
 from postroom.manager.services.sinks import SinkService
 from postroom.manager.services.spark_subscriptions import SparkSubscriptionService
-from tests.manager.random_commands.test_random import RandomUse
+from tests.manager.random_commands.random_use import RandomUse
 
 _XA = "test_xa_random.py gives branches and their sessions at random, against a reference of their own"
 EXCEPTIONS: dict[str, str] = {

@@ -15,26 +15,15 @@ from postroom.manager.spark.sink import sinks_of
 from postroom.manager.spark.sink_verbs import LEASE_ENDED
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.recount import check_counters, check_history
-from tests.manager.restarts import HOW, WITHOUT_HISTORY, fill, restart, world_of
-from tests.manager.sink_world import Job, refused
-from tests.manager.spark.test_sinks import received
+from tests.manager.restarts import WITHOUT_HISTORY, fill, restart, world_of
+from tests.manager.sink_world import Job, received, refused
 from tests.manager.world import TestSink, a_head
 from tests.simulation.disk import PowerLost
-
-
-@pytest.fixture(params=HOW)
-def how(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture
 def world(how: str) -> LedgerWorld:
     return world_of(how)
-
-
-@pytest.fixture
-def job(world: LedgerWorld) -> Job:
-    return Job(world)
 
 
 def sent(world: LedgerWorld, job: Job) -> str:

@@ -21,34 +21,13 @@ from postroom.manager.queues.queue import Queue
 from postroom.manager.spark.sink import MAX_REMEMBERED_RUNS, sinks_of
 from postroom.manager.spark.sink_verbs import LEASE_ENDED
 from tests.manager.recount import check_counters
-from tests.manager.sink_world import Job, refused
+from tests.manager.sink_world import Job, received, refused
 from tests.manager.world import MS, TestSink, World, a_head
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 @pytest.fixture
 def queue(world: World) -> Queue:
     return world.queue()
-
-
-@pytest.fixture
-def job(world: World) -> Job:
-    return Job(world)
-
-
-def received(world: World, name: str = "q") -> list[bytes]:
-    """Everything that is available on the queue, in order; it is consumed."""
-    consumer = world.consumer(world.manager.queue(name), credit=100)
-    bodies = world.turn()
-    for entry in world.held(consumer):
-        world.accept(consumer, entry)
-    world.close(consumer)
-    world.turn()
-    return bodies
 
 
 # A batch.

@@ -16,8 +16,8 @@ from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.queues.queue import Queue
 from postroom.manager.spark.subscription import SparkSubscription, SparkSubscriptionDefinition
 from postroom.model.codes import Event, HolderKind, State
+from tests.manager.messages import member
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.queues.test_units_of_order import member
 
 ACQUIRED = (Event.ACQUIRE, HolderKind.SPARK_SUBSCRIPTION, State.GET_UNCONFIRMED)
 

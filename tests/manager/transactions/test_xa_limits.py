@@ -3,12 +3,7 @@ receive for branches beside whom."""
 
 import pytest
 
-from postroom.manager.kernel.errors import (
-    AccessRefused,
-    DefinitionInvalid,
-    NotAllowed,
-    XaError,
-)
+from postroom.manager.kernel.errors import AccessRefused, DefinitionInvalid, NotAllowed, XaError
 from postroom.manager.kernel.options import MAX_BRANCH_MESSAGES, ManagerOptions
 from postroom.manager.producing.blocked_sends import blocked_sends_of
 from postroom.manager.transactions.xa_branch import SPARE_DEADLINES, branches_of
@@ -28,17 +23,6 @@ from tests.manager.xa_world import (
     code_of,
     state_of,
 )
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def xa(world: World) -> Xa:
-    return Xa(world)
-
 
 # --- limits ---------------------------------------------------------------------------------------
 

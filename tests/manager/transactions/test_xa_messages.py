@@ -6,34 +6,13 @@ import pytest
 
 from postroom.ledger.format.records import RecordType
 from postroom.manager.consuming.settlement import Modification
-from postroom.manager.kernel.errors import (
-    NotAllowed,
-    NotHeld,
-    QueueInUse,
-)
+from postroom.manager.kernel.errors import NotAllowed, NotHeld, QueueInUse
 from postroom.manager.kernel.options import MAX_BRANCH_MESSAGES, ManagerOptions
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.model.xa import BranchState, XaCode
-from tests.manager.transactions.test_local_transactions import decisions
+from tests.manager.decisions import decisions
 from tests.manager.world import TestSink, World, a_head
-from tests.manager.xa_world import (
-    RESUME,
-    SUCCESS,
-    SUSPEND,
-    XID,
-    Xa,
-)
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def xa(world: World) -> Xa:
-    return Xa(world)
-
+from tests.manager.xa_world import RESUME, SUCCESS, SUSPEND, XID, Xa
 
 # --- what commit and rollback do ------------------------------------------------------------------
 

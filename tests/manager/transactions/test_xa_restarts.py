@@ -15,24 +15,14 @@ from postroom.model.codes import Outcome
 from postroom.model.xa import BranchState, XaCode, XaVerb, cell
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.recount import check_counters, check_history
-from tests.manager.restarts import HOW, WITHOUT_HISTORY, fill, restart, world_of
+from tests.manager.restarts import WITHOUT_HISTORY, fill, restart, world_of
 from tests.manager.world import TestSink, a_head
 from tests.manager.xa_world import JOIN, OTHER, XID, Xa, bring, code_of
-
-
-@pytest.fixture(params=HOW)
-def how(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture
 def world(how: str) -> LedgerWorld:
     return world_of(how)
-
-
-@pytest.fixture
-def xa(world: LedgerWorld) -> Xa:
-    return Xa(world)
 
 
 @pytest.mark.parametrize("state", BranchState, ids=lambda state: state.name)

@@ -5,11 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from postroom.manager.kernel.errors import (
-    NotAllowed,
-    TransactionRolledBack,
-    XaError,
-)
+from postroom.manager.kernel.errors import NotAllowed, TransactionRolledBack, XaError
 from postroom.model.xa import BranchState, XaCode, XaVerb, Xid, cell
 from tests.manager.world import TestSink, World
 from tests.manager.xa_world import (
@@ -27,17 +23,6 @@ from tests.manager.xa_world import (
     bring,
     code_of,
 )
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def xa(world: World) -> Xa:
-    return Xa(world)
-
 
 # --- the table ------------------------------------------------------------------------------------
 

@@ -11,11 +11,6 @@ from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import MS, World
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def _delays_ms(world: World, failures: int, **definition: int) -> list[int]:
     """How long each failure of one message keeps it, by the whole ms."""
     queue = world.queue(**definition)

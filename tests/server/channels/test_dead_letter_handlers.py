@@ -14,8 +14,9 @@ from postroom.client import AcknowledgeMode, ConnectionFactory, Message
 from postroom.server.configuration.config import QueueConfig, QueueManagerConfig
 from postroom.server.configuration.dead_letter_handlers import DeadLetterHandlerConfig, load_handlers
 from postroom.server.connection.broker import Broker
+from tests.server.broker_process import Process, begin
+from tests.server.client_messages import depth, send, taken
 from tests.server.harness import BrokerThread, make_config
-from tests.server.test_start import Process, begin
 
 pytestmark = pytest.mark.sockets
 
@@ -66,26 +67,8 @@ def broker(tmp_path: Path) -> Iterator[BrokerThread]:
         yield running
 
 
-def send(broker: BrokerThread, queue: str, *messages: Message) -> None:
-    with ConnectionFactory(broker.url).create_connection() as connection:
-        producer = connection.create_session().create_producer(queue)
-        for message in messages:
-            producer.send(message)
-
-
 def wait_for(broker: BrokerThread, **counts: int) -> None:
     broker.wait_until(lambda broker: dict(broker.dead_letters.running[0].counts) == counts)
-
-
-def taken(broker: BrokerThread, queue: str) -> Message:
-    with ConnectionFactory(broker.url).create_connection() as connection:
-        message = connection.create_session().create_consumer(queue).receive(5)
-        assert message is not None
-        return message
-
-
-def depth(broker: BrokerThread, queue: str) -> int:
-    return broker.call(lambda broker: int(broker.manager.queues[queue].statistics.depth))
 
 
 def shown(broker: BrokerThread) -> list[dict[str, object]]:

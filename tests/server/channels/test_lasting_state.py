@@ -16,10 +16,8 @@ from postroom.model.entity_types import CHANNEL_TYPE
 from postroom.server.channels.instance import StopMode
 from postroom.server.configuration.channels import ChannelConfig
 from postroom.server.management import Later, Request, Response
+from tests.server.channels.channel_pair import AT_A, SENDER, make, start, stop
 from tests.server.channels.stations import NO_ROUTE, Stations
-from tests.server.channels.test_supervisor import AT_A, SENDER, make, start, stop, world
-
-__all__ = ["world"]
 
 # What survives.
 

@@ -1,11 +1,9 @@
 """Connections that the broker opens itself, over real sockets: TLS, credentials, and what goes wrong."""
 
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,31 +14,10 @@ from postroom.server.configuration.channels import ChannelConfig, CredentialsCon
 from postroom.server.configuration.config import Config, LimitsConfig, ListenConfig, QueueConfig
 from postroom.server.configuration.passwords import hash_password
 from postroom.server.connection.broker import Broker
+from tests.certificates import Certificate, sign
 from tests.server.harness import TIMEOUT_S, BrokerThread, make_config
 
 pytestmark = pytest.mark.sockets
-
-
-@dataclass
-class Certificate:
-    """A certificate that signs itself, and its key."""
-
-    certificate: Path
-    key: Path
-
-
-@pytest.fixture(scope="module")
-def signed(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return sign(tmp_path_factory.mktemp("tls"))
-
-
-def sign(folder: Path, host: str = "localhost") -> Certificate:
-    made = Certificate(folder / "certificate.pem", folder / "key.pem")
-    names = ["-subj", f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}"]
-    files = ["-keyout", str(made.key), "-out", str(made.certificate)]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names, *files]
-    subprocess.run(command, check=True, capture_output=True)
-    return made
 
 
 @pytest.fixture

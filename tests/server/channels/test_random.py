@@ -12,8 +12,8 @@ from postroom.manager.kernel.effects import Sink
 from postroom.manager.kernel.options import ConsumerOptions
 from postroom.model.channel_states import ACTIVE
 from postroom.server.channels.instance import StopMode
+from tests.server.channels.channel_pair import make
 from tests.server.channels.stations import Stations
-from tests.server.channels.test_supervisor import make
 
 NAMES = st.sampled_from("AB")
 

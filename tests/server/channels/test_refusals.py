@@ -12,41 +12,17 @@ from postroom.amqp.message.message_fields import MessageFields
 from postroom.amqp.message.message_head import scan_head
 from postroom.manager.headers.dead_letter_header import header_of
 from postroom.manager.kernel.errors import ChannelNotInDoubt, QueueInUse
-from postroom.manager.kernel.options import QueueDefinition
 from postroom.model.channel_states import ChannelState
 from postroom.model.mq import Reason
 from postroom.server.channels.instance import StopMode
+from tests.server.channels.channel_pair import start, stop
+from tests.server.channels.refusing_partner import create_queue, make, put_behind_a_refused_one
 from tests.server.channels.stations import Stations
-from tests.server.channels.test_supervisor import AT_A, AT_B, RECEIVER, SENDER, start, stop
 from tests.simulation.channels.audit import Audit
-
-TEN = [f"fast {number}" for number in range(10)]
-NEIGHBOURS = [f"slow {number}" for number in range(5)]
-
-
-def make(
-    sender: dict[str, Any] | None = None, receiver: dict[str, Any] | None = None, **at_b: Any
-) -> Stations:
-    """A, which sends to B when it is told to; B has no dead-letter queue."""
-    settings = {**SENDER, "triggered": False, "short_retry_interval_s": 1, **(sender or {})}
-    at_b = {**AT_B, "channel": [{**RECEIVER, **(receiver or {})}], **at_b}
-    return Stations(A={**AT_A, "channel": [settings]}, B=at_b)
-
-
-def create_queue(world: Stations, name: str) -> None:
-    world.nodes["B"].manager.create_queue(QueueDefinition(name=name), world.now_us)
 
 
 def sync(world: Stations, name: str = "A") -> Any:
     return world.nodes[name].manager.channels.sync("A.B")
-
-
-def put_behind_a_refused_one(world: Stations, refused: str = "LATE@B") -> None:
-    world.put("A", refused, "refused")
-    for fast, slow in zip(TEN, [*NEIGHBOURS, *[""] * 5], strict=True):
-        world.put("A", "in@B", fast, durable=False)
-        if slow:
-            world.put("A", "in@B", slow)
 
 
 def something_is_lost(world: Stations) -> bool:

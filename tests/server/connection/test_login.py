@@ -1,6 +1,5 @@
 """Who may connect: ANONYMOUS, PLAIN, TLS."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from postroom.server.configuration.config import ListenConfig
 from postroom.server.configuration.passwords import hash_password
 from postroom.server.exits import Exit, StartError
 from postroom.server.listening.listeners import Listener
+from tests.certificates import Certificate
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import OPENING, EnginePeer, RawPeer
 
@@ -78,25 +78,15 @@ def test_frames_behind_the_password_are_not_lost(closed_broker: BrokerThread) ->
         peer.round_trip()
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tls")
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
-    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
-    subprocess.run([*command, *files], check=True, capture_output=True)
-    return folder
-
-
-def test_tls(certificate: Path) -> None:
+def test_tls(signed: Certificate) -> None:
     listen = ListenConfig(
         address="127.0.0.1:0",
-        tls_certificate=str(certificate / "cert.pem"),
-        tls_key=str(certificate / "key.pem"),
+        tls_certificate=str(signed.certificate),
+        tls_key=str(signed.key),
     )
     with BrokerThread(make_config(listen=[listen])) as broker:
         domain = SSLDomain(SSLDomain.MODE_CLIENT)
-        domain.set_trusted_ca_db(str(certificate / "cert.pem"))
+        domain.set_trusted_ca_db(str(signed.certificate))
         domain.set_peer_authentication(SSLDomain.VERIFY_PEER)
         connection = BlockingConnection(f"amqps://localhost:{broker.port}", timeout=15, ssl_domain=domain)
         connection.create_sender("over-tls")

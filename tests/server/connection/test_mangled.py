@@ -1,22 +1,16 @@
 """Streams of frames with bytes changed at random: no defect of ours shows, and a neighbour is served on."""
 
-from collections.abc import Iterator
-
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
 from postroom.amqp.encoding.codec import encode
 from postroom.amqp.encoding.types import Described, Symbol, ULong
-from postroom.amqp.engine.connection import Connection
-from postroom.amqp.engine.options import ConnectionOptions
 from postroom.amqp.frames.frames import write_frame
 from postroom.amqp.frames.outcomes import ACCEPTED, Modified, Released, TransactionalState
 from postroom.amqp.frames.performatives import (
     RECEIVER,
     SENDER,
-    Attach,
     Coordinator,
     Detach,
     Disposition,
@@ -26,34 +20,13 @@ from postroom.amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from postroom.amqp.message.sections import Data, Header, Message, Properties, Value
-from postroom.manager.manager import QueueManager
-from postroom.server.assembly import manager_options
-from postroom.server.configuration.config import Config
+from postroom.amqp.message.sections import Message, Value
 from postroom.server.connection.binding import ConnectionBinding
-from postroom.server.connection.broker import Broker
-from tests.server.memory_ledger import MemoryLedger
+from tests.server.neighbour import MESSAGE, NOW_US, Neighbour, attach, settle
 from tests.server.peers import SESSION
 
-NOW_US = 1_700_000_000_000_000
-MESSAGE = Message(
-    header=Header(durable=True, priority=5, ttl=1000),
-    properties=Properties(message_id="m", to="mangled", reply_to="mangled"),
-    application_properties={"operation": "QUERY", "type": "postroom.queue"},
-    body=Data([b"body"]),
-).encode()
 REQUEST = Message(application_properties={"operation": "GET-TYPES"}, body=Value({"a": 1})).encode()
 DECLARE = encode(Described(ULong(0x77), Described(ULong(0x31), [])))
-
-
-def attach(handle: int, name: str, role: bool, **ends: object) -> Attach:
-    return Attach(
-        name=name,
-        handle=handle,
-        role=role,
-        initial_delivery_count=0 if role == SENDER else None,
-        **ends,  # type: ignore[arg-type]
-    )
 
 
 def stream() -> list[bytes]:
@@ -97,52 +70,6 @@ def stream() -> list[bytes]:
 
 
 STREAM = stream()
-
-
-class Neighbour:
-    """A client that behaves, on the same broker."""
-
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        options = ConnectionOptions(server=False, container_id="neighbour", sasl_mechanisms=[])
-        self.engine = Connection(options, 0)
-        binding = broker.connect("neighbour", True, 0, NOW_US)
-        assert binding is not None
-        self.binding = binding
-        self.engine.open()
-        self.link = self.engine.begin().attach_sender("s", Source(), Target(address="neighbour"))
-        self.number = 0
-        self.talk()
-
-    def talk(self) -> None:
-        for _ in range(6):
-            self.binding.receive(self.engine.data_to_send(), 0, NOW_US)
-            settle(self.broker)
-            self.engine.receive_data(self.binding.data_to_send(), 0)
-
-    def is_served(self) -> bool:
-        self.number += 1
-        delivery = self.link.send(MESSAGE, self.number.to_bytes(4, "big"), False)
-        self.talk()
-        return delivery.settled and delivery.state == ACCEPTED
-
-
-def settle(broker: Broker) -> None:
-    """Let the broker's turns run until nothing is left to be done."""
-    broker.end_turn(NOW_US)
-    while broker.ledger.in_flight:
-        broker.completed(NOW_US)
-    broker.fetches.clear()
-
-
-@pytest.fixture(scope="module")
-def neighbour() -> Iterator[Neighbour]:
-    ledger = MemoryLedger()
-    config = Config()
-    manager = QueueManager(manager_options(config), ledger.builder)
-    names = (f"n{number}" for number in range(10_000_000))
-    yield Neighbour(Broker(config, ledger, manager, lambda: next(names)))
-    ledger.close()
 
 
 def play(neighbour: Neighbour, data: bytes, piece_bytes: int) -> ConnectionBinding:

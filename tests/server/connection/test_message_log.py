@@ -22,11 +22,9 @@ from postroom.server.connection.message_log import (
 )
 from postroom.server.exits import Exit
 from tests.manager import messages
+from tests.manager.ledger_reading import written
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.test_message_lives import written
-from tests.server.test_start import Process, begin, start
-
-__all__ = ["start"]
+from tests.server.broker_process import Process, begin
 
 
 def events(folder: Path) -> list[str]:

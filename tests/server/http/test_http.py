@@ -3,7 +3,6 @@
 import json
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from postroom.ledger.reading.segments import SegmentReader
 from postroom.ledger.storage.events_image import decode_image
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token, remove_token
+from tests.certificates import sign
 from tests.server.http_client import Served, get, serving
 
 pytestmark = pytest.mark.sockets
@@ -373,25 +373,13 @@ def test_a_reader_that_goes_in_the_middle_harms_nobody(served: Served) -> None:
 
 
 def test_over_tls(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "1",
-        "-subj",
-        "/CN=localhost",
-    ]
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(command + names, check=True, capture_output=True)
-    config = HttpConfig(address="127.0.0.1:0", tls_certificate=str(certificate), tls_key=str(key))
+    signed = sign(tmp_path, address="127.0.0.1")
+    config = HttpConfig(
+        address="127.0.0.1:0", tls_certificate=str(signed.certificate), tls_key=str(signed.key)
+    )
     with serving(tmp_path / "data", config) as secure:
         assert secure.url.startswith("https://")
-        trusting = ssl.create_default_context(cafile=str(certificate))
+        trusting = ssl.create_default_context(cafile=signed.certificate)
         assert secure.get("/ledger", tls=trusting).status == 200
         with pytest.raises(ssl.SSLCertVerificationError):
             secure.get("/ledger", tls=ssl.create_default_context())
@@ -401,7 +389,7 @@ def test_over_tls(tmp_path: Path) -> None:
 
 
 def test_the_process_serves_and_ends_in_order_beside_open_connections(tmp_path: Path) -> None:
-    from tests.server.test_start import Process
+    from tests.server.broker_process import Process
 
     config = tmp_path / "postroom.toml"
     config.write_text('[[listen]]\naddress = "127.0.0.1:0"\n[http]\naddress = "127.0.0.1:0"\n')
@@ -427,7 +415,7 @@ def test_the_process_serves_and_ends_in_order_beside_open_connections(tmp_path: 
 
 
 def test_a_taken_address_is_told_before_the_ledger_is_touched(tmp_path: Path) -> None:
-    from tests.server.test_start import Process
+    from tests.server.broker_process import Process
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

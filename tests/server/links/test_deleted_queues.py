@@ -1,6 +1,5 @@
 """What links hear when their queue, topic, subscription or temporary queue is deleted, by whatever door."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,10 +19,10 @@ from postroom.client.sync import ConnectionFactory
 from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager.producing.blocked_sends import blocked_sends_of
 from postroom.model.xa import XaCode, XaFlag
-from tests.cli.test_commands import Shell
+from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread, make_config
-from tests.server.links.test_links import detached, payload, receiving, send, sending
-from tests.server.management.test_management import QUEUE, Manager
+from tests.server.link_peer import detached, payload, receiving, send, sending
+from tests.server.management_peer import QUEUE, Manager
 from tests.server.memory_ledger import MemoryLedger
 from tests.server.peers import EnginePeer
 from tests.server.transaction_peer import (
@@ -46,17 +45,6 @@ DELETED = "amqp:resource-deleted"
 TOPIC = "postroom.topic"
 SCAN = XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN
 LARGE = payload("x" * (3 * CHUNK_BODY_BYTES))
-
-
-@pytest.fixture
-def peer(broker: BrokerThread, queue: str) -> Iterator[EnginePeer]:
-    with EnginePeer(broker.port, container_id=queue) as opened:
-        yield opened.open()
-
-
-@pytest.fixture
-def manager(connection: BlockingConnection) -> Manager:
-    return Manager(connection)
 
 
 def ended(peer: EnginePeer, link: Link, what: str) -> None:

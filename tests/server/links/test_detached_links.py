@@ -3,7 +3,7 @@ outcomes for them are applied. Where they can't be, no transaction is committed 
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,18 +35,13 @@ from postroom.amqp.frames.performatives import RCV_SECOND, Source, Target
 from postroom.amqp.frames.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_LINK_DETACH
 from postroom.cli import main
 from postroom.client import ConnectionFactory
+from tests.server.client_messages import depth
 from tests.server.harness import BrokerThread, make_config
-from tests.server.links.test_links import payload, receiving, send, sending, transfers
+from tests.server.link_peer import payload, receiving, send, sending, transfers
 from tests.server.peers import EnginePeer
 from tests.server.transaction_peer import ROLLBACK, Controller, commit, refused_with, roll_back
 
 pytestmark = pytest.mark.sockets
-
-
-@pytest.fixture
-def peer(broker: BrokerThread, queue: str) -> Iterator[EnginePeer]:
-    with EnginePeer(broker.port, container_id=queue) as opened:
-        yield opened.open()
 
 
 def detach(peer: EnginePeer, link: ReceiverLink | SenderLink, closed: bool = False) -> None:
@@ -58,10 +53,6 @@ def detach(peer: EnginePeer, link: ReceiverLink | SenderLink, closed: bool = Fal
 def dispose(peer: EnginePeer, link: ReceiverLink, event: TransferReceived, state: DeliveryState) -> None:
     link.settle(event.delivery_id, event.delivery_id, state)
     peer.flush()
-
-
-def depth(broker: BrokerThread, queue: str) -> int:
-    return broker.call(lambda b: int(b.manager.queues[queue].statistics.depth))
 
 
 def received(

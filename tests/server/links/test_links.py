@@ -1,72 +1,20 @@
 """Links by name: attach replies, stealing, suspension and resumption, dynamic nodes, exclusive access."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from postroom.amqp.encoding.types import Described, Symbol, ULong
-from postroom.amqp.engine.events import (
-    CreditChanged,
-    DispositionReceived,
-    LinkAttached,
-    LinkDetached,
-    TransferReceived,
-)
-from postroom.amqp.engine.link import Link
-from postroom.amqp.engine.receiver import ReceiverLink
-from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.events import CreditChanged, DispositionReceived, LinkAttached
 from postroom.amqp.frames.outcomes import ACCEPTED, Accepted
 from postroom.amqp.frames.performatives import RCV_SECOND, Source, Target
 from postroom.amqp.frames.termini import DELETE_ON_NO_LINKS, EXPIRY_NEVER
-from postroom.amqp.message.sections import Data, Message
 from postroom.server.configuration.config import LimitsConfig
 from tests.server.harness import BrokerThread, make_config
+from tests.server.link_peer import detached, payload, receiving, send, sending, transfers
 from tests.server.peers import EnginePeer
 
 pytestmark = pytest.mark.sockets
 
 LASTING = {"expiry_policy": EXPIRY_NEVER, "timeout": 60}
-
-
-def payload(text: str) -> bytes:
-    return Message(body=Data([text.encode()])).encode()
-
-
-@pytest.fixture
-def peer(broker: BrokerThread, queue: str) -> Iterator[EnginePeer]:
-    with EnginePeer(broker.port, container_id=queue) as opened:
-        yield opened.open()
-
-
-def sending(peer: EnginePeer, name: str, target: Target, **attach: object) -> SenderLink:
-    link = peer.session().attach_sender(name, Source(), target, **attach)  # type: ignore[arg-type]
-    peer.pump(lambda: link.attached and link.credit > 0)
-    return link
-
-
-def receiving(peer: EnginePeer, name: str, source: Source, **attach: object) -> ReceiverLink:
-    link = peer.session().attach_receiver(name, source, Target(), **attach)  # type: ignore[arg-type]
-    peer.pump(lambda: link.attached)
-    return link
-
-
-def send(peer: EnginePeer, link: SenderLink, *texts: str) -> None:
-    for text in texts:
-        link.send(payload(text), text.encode(), False)
-    peer.pump(lambda: link.unsettled_count == 0)
-
-
-def transfers(peer: EnginePeer, link: ReceiverLink, count: int) -> list[TransferReceived]:
-    def arrived() -> list[TransferReceived]:
-        return [event for event in peer.of(TransferReceived) if event.link is link]
-
-    peer.pump(lambda: len(arrived()) >= count)
-    return arrived()
-
-
-def detached(peer: EnginePeer, link: Link) -> LinkDetached:
-    peer.pump(lambda: any(event.link is link for event in peer.of(LinkDetached)))
-    return next(event for event in peer.of(LinkDetached) if event.link is link)
 
 
 def test_the_attach_reply_states_what_is_granted(peer: EnginePeer, queue: str) -> None:

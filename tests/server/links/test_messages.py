@@ -7,6 +7,7 @@ from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, Sen
 
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.server.configuration.config import LedgerConfig
+from tests.server.client_messages import depth
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer
 
@@ -31,10 +32,6 @@ def take(receiver: BlockingReceiver) -> object:
     message = receiver.receive(timeout=15)
     receiver.accept()
     return message.body
-
-
-def depth(broker: BrokerThread, queue: str) -> int:
-    return broker.call(lambda b: int(b.manager.queues[queue].statistics.depth))
 
 
 def unsettled(broker: BrokerThread, queue: str) -> int:

@@ -20,7 +20,7 @@ from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.ledger.reading.dump import Filter, dump
 from postroom.server.configuration.config import QueueConfig
 from tests.server.harness import BrokerThread, make_config
-from tests.server.links.test_links import detached, receiving, sending, transfers
+from tests.server.link_peer import detached, receiving, sending, transfers
 from tests.server.peers import EnginePeer
 
 pytestmark = pytest.mark.sockets

@@ -23,6 +23,7 @@ from postroom.server.configuration.config import QueueConfig, QueueManagerConfig
 from postroom.spark.messages.decode import decode
 from postroom.spark.messages.schema import MESSAGES_SCHEMA
 from postroom.spark.places.uris import place_of
+from tests.server.client_messages import depth, send, taken
 from tests.server.harness import BrokerThread, make_config
 from tests.spark.messages.stored_messages import events
 
@@ -66,13 +67,6 @@ def broker(folder: Path) -> Iterator[BrokerThread]:
         yield running
 
 
-def send(broker: BrokerThread, queue: str | Topic, *messages: Message) -> None:
-    with ConnectionFactory(broker.url).create_connection() as connection:
-        producer = connection.create_session().create_producer(queue)
-        for message in messages:
-            producer.send(message)
-
-
 def lasting(body: str) -> Message:
     """Persistent; its time is over in an hour."""
     return Message(body, ttl_ms=LONG_MS, durable=True)
@@ -81,17 +75,6 @@ def lasting(body: str) -> Message:
 def bygone(body: str) -> Message:
     """Its producer says that its time was over long ago."""
     return Message(body, expiration_ms=PAST_MS, durable=True)
-
-
-def taken(broker: BrokerThread, queue: str, selector: str | None = None) -> Message:
-    with ConnectionFactory(broker.url).create_connection() as connection:
-        message = connection.create_session().create_consumer(queue, selector=selector).receive(5)
-        assert message is not None
-        return message
-
-
-def depth(broker: BrokerThread, queue: str) -> int:
-    return broker.call(lambda broker: int(broker.manager.queues[queue].statistics.depth))
 
 
 def redirect(broker: BrokerThread, *messages: Message) -> None:

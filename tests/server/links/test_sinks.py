@@ -14,19 +14,10 @@ from postroom.server.management import Request, Response
 from postroom.server.management.request import INTERNAL
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
+from tests.server.sink_peer import BATCH, SINK, begin, done, say, sealed
 from tests.server.transaction_peer import Controller, attributes, refused_with
 
 pytestmark = pytest.mark.sockets
-
-SINK = "postroom.sink"
-TASK: dict[str, object] = {"query_id": "q", "run_id": "r1", "batch_id": 0, "partition": 0, "attempt": 0}
-BATCH: dict[str, object] = {"query_id": "q", "run_id": "r1", "batch_id": 0, "digest": "d", "offsets": "{}"}
-
-
-@pytest.fixture
-def controller(broker: BrokerThread, queue: str) -> Iterator[Controller]:
-    with EnginePeer(broker.port, container_id=queue) as peer:
-        yield Controller(broker, peer, queue)
 
 
 @pytest.fixture
@@ -36,32 +27,8 @@ def other(broker: BrokerThread, queue: str) -> Iterator[Controller]:
         yield Controller(broker, peer, queue)
 
 
-def say(controller: Controller, operation: str, app: str, **body: object) -> Message:
-    return controller.request(operation, SINK, body, name=app)
-
-
-def begin(controller: Controller, app: str, **more: object) -> dict[str, object]:
-    return attributes(say(controller, "BEGIN", app, **{**TASK, **more}))
-
-
-def done(reply: Message) -> dict[str, object]:
-    assert reply.application_properties["statusCode"] == 200, reply.application_properties
-    return attributes(reply)
-
-
 def condition(reply: Message) -> object:
     return reply.application_properties["errorCondition"]
-
-
-def sealed(controller: Controller, app: str, *texts: str, **more: object) -> str:
-    """The name of a branch with these messages."""
-    begun = begin(controller, app, **more)
-    txn_id, name = begun["txn_id"], str(begun["branch"])
-    assert isinstance(txn_id, bytes)
-    for text in texts:
-        controller.send(text, txn_id)
-    assert done(say(controller, "SEAL", app, branch=name))["messages"] == len(texts)
-    return name
 
 
 def test_a_batch_from_begin_to_commit(controller: Controller, queue: str) -> None:

@@ -15,24 +15,18 @@ from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.frames.outcomes import ACCEPTED, Rejected
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.frames.termini import EXPIRY_LINK_DETACH, EXPIRY_NEVER
-from postroom.amqp.message.sections import Data, Header, Message, Properties, decode_message
+from postroom.amqp.message.sections import Data, Message, Properties, decode_message
 from postroom.server.connection.broker import Broker
 from tests.server.harness import BrokerThread, make_config
-from tests.server.links.test_links import detached, payload, receiving, send, sending, transfers
+from tests.server.link_peer import detached, payload, receiving, send, sending, transfers
 from tests.server.peers import EnginePeer
+from tests.server.topic_peer import DURABLE, close, publish, topic_source
 
 pytestmark = pytest.mark.sockets
 
-DURABLE = {"durable": 2, "expiry_policy": EXPIRY_NEVER, "distribution_mode": "copy"}
 VOLATILE = {"expiry_policy": EXPIRY_LINK_DETACH}
 SELECTOR = Symbol("apache.org:selector-filter:string")
 NO_LOCAL = {Symbol("no-local"): Described(ULong(0x0000468C00000003), "NoLocalFilter{}")}
-
-
-@pytest.fixture
-def peer(broker: BrokerThread, queue: str) -> Iterator[EnginePeer]:
-    with EnginePeer(broker.port, container_id=queue) as opened:
-        yield opened.open()
 
 
 @pytest.fixture
@@ -44,20 +38,6 @@ def other(broker: BrokerThread, queue: str) -> Iterator[EnginePeer]:
 @pytest.fixture
 def topic(queue: str) -> str:
     return f"topic.{queue}"
-
-
-def topic_source(address: str, *capabilities: str, **fields: object) -> Source:
-    return Source(address=address, capabilities=["topic", *capabilities], **fields)  # type: ignore[arg-type]
-
-
-def publish(peer: EnginePeer, topic: str, *texts: str) -> None:
-    """Persistent messages."""
-    link = sending(peer, f"publisher of {texts[0]}", Target(address=topic, capabilities=["topic"]))
-    for text in texts:
-        link.send(
-            Message(header=Header(durable=True), body=Data([text.encode()])).encode(), text.encode(), False
-        )
-    peer.pump(lambda: link.unsettled_count == 0)
 
 
 def received(peer: EnginePeer, link: ReceiverLink, count: int) -> list[str]:
@@ -94,12 +74,6 @@ def condition(peer: EnginePeer, link: ReceiverLink) -> str:
     error = detached(peer, link).error
     assert error is not None and link.source is None
     return error.condition
-
-
-def close(peer: EnginePeer, link: ReceiverLink, closed: bool = True) -> None:
-    link.detach(closed=closed)
-    detached(peer, link)
-    peer.forget()
 
 
 def test_shared_subscriptions_are_offered(peer: EnginePeer) -> None:

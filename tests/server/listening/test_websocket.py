@@ -18,7 +18,7 @@ from postroom.server.configuration.websocket import WebSocketConfig
 from postroom.server.listening import websocket_connection
 from postroom.server.listening.websocket import FRAMES_AT_ONCE, WebSocket
 from postroom.server.listening.websocket_request import MAX_HEAD_BYTES, Door
-from tests.server.channels.test_outbound_connections import Certificate, sign
+from tests.certificates import Certificate
 from tests.server.harness import BrokerThread, make_config
 from tests.server.listening.websockets import (
     BINARY,
@@ -53,11 +53,6 @@ def broker() -> Iterator[BrokerThread]:
     """It listens for WebSocket first, and for AMQP alone."""
     with BrokerThread(make_config(listen=[HERE, PLAIN])) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def signed(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return sign(tmp_path_factory.mktemp("tls"))
 
 
 def byte_by_byte(data: bytes) -> Iterable[bytes]:

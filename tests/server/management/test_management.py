@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from proton import Delivery, Message
-from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
+from proton.utils import BlockingConnection
 
 from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.queues.queue import Queue
@@ -14,36 +14,11 @@ from postroom.server.configuration.config import AutoCreateConfig, LedgerConfig
 from postroom.server.management.entities.queues import Queues
 from postroom.server.management.request import Attributes
 from tests.server.harness import BrokerThread, make_config
+from tests.server.management_peer import QUEUE, Manager
 
 pytestmark = pytest.mark.sockets
 
-QUEUE = "postroom.queue"
 LEASE = "postroom.lease"
-
-
-class Manager:
-    """Asks over one link and gets its answers over another."""
-
-    def __init__(self, connection: BlockingConnection) -> None:
-        self.connection = connection
-        self.replies: BlockingReceiver = connection.create_receiver("$management", name="replies", credit=10)
-        self.requests: BlockingSender = connection.create_sender("$management")
-
-    def ask(self, operation: str, body: object = None, **properties: object) -> Message:
-        said = {"operation": operation, **{key.replace("_", "-"): value for key, value in properties.items()}}
-        self.requests.send(Message(id="m-1", reply_to="$management", properties=said, body=body))
-        reply = self.replies.receive(timeout=15)
-        self.replies.accept()
-        assert reply.correlation_id == "m-1"
-        return reply
-
-    def status(self, operation: str, body: object = None, **properties: object) -> int:
-        return int(self.ask(operation, body, **properties).properties["statusCode"])
-
-
-@pytest.fixture
-def manager(connection: BlockingConnection) -> Manager:
-    return Manager(connection)
 
 
 def test_a_queue_from_birth_to_end(manager: Manager, queue: str) -> None:

@@ -12,17 +12,12 @@ from postroom.client.exceptions import IllegalStateException
 from postroom.client.sync import ConnectionFactory
 from postroom.server.configuration.config import QueueConfig, StartupConfig
 from tests.server.harness import BrokerThread, make_config
-from tests.server.management.test_management import QUEUE, Manager
+from tests.server.management_peer import QUEUE, Manager
 
 pytestmark = pytest.mark.sockets
 
 SHORT_S = 0.2
 """A receive that is to find nothing: what it waits is no part of what is tested."""
-
-
-@pytest.fixture
-def manager(connection: BlockingConnection) -> Manager:
-    return Manager(connection)
 
 
 def fail(receiver: BlockingReceiver) -> None:

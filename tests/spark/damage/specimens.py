@@ -8,8 +8,8 @@ from uuid import UUID
 
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import note_ledgers, settled_options
+from tests.ledger.dropped_history import with_dropped_history
 from tests.ledger.ledger_maker import LedgerMaker
-from tests.ledger.reading.test_carried_entries import _with_dropped_history as with_dropped_history
 from tests.spark.corpus import clean
 from tests.spark.local_pipeline import EAGER, catch_up, options, piped, slices, take
 from tests.spark.report_ledgers import LAZY, london, paris

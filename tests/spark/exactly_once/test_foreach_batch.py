@@ -1,13 +1,13 @@
 """What the documentation's table says of sinks that append, and of those that go by batch ids."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from postroom.spark.consume.errors import CheckpointReplaced
 from tests.spark.exactly_once.promises import EXACT, FAILURES, LOSS, Play, consume, tap, told
-from tests.spark.played_queries import Appending, KeyedByBatch, Station, station
+from tests.spark.played_queries import Appending, KeyedByBatch, Station
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(300)]
 
@@ -27,12 +27,6 @@ ROWS: dict[tuple[str, str], Made] = {
         one, KeyedByBatch(one), folder, "spark"
     ),
 }
-
-
-@pytest.fixture
-def one() -> Iterator[Station]:
-    with station() as running:
-        yield running
 
 
 @pytest.mark.parametrize("failure", FAILURES)

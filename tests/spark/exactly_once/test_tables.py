@@ -1,6 +1,6 @@
 """What the documentation's table says of `append_once`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from postroom.spark.consume.errors import CheckpointReplaced
 from tests.spark.exactly_once.promises import EXACT, FAILURES, Play, consume, tap, told
-from tests.spark.played_queries import Station, Table, station
+from tests.spark.played_queries import Station, Table
 
 pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(600)]
 
@@ -30,12 +30,6 @@ ROWS: dict[tuple[str, str], Made] = {
     ("consume, `table:…`", "`append_once`"): _by_table,
     ("consume, `call`", "`append_once`"): _by_call,
 }
-
-
-@pytest.fixture
-def one() -> Iterator[Station]:
-    with station() as running:
-        yield running
 
 
 def _play(row: tuple[str, str], spark: SparkSession, one: Station, folder: Path) -> Play:

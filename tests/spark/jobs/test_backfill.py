@@ -1,8 +1,6 @@
 """Backfill: rows of a table become messages, each exactly once, whatever happens on the way."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,15 +14,9 @@ from postroom.spark.jobs import backfill, jobs
 from postroom.spark.jobs.backfill import Table
 from postroom.spark.jobs.errors import OptionInvalid
 from postroom.spark.jobs.plan import Manifest, Results
-from tests.spark.jobs.job_broker import Scene, scene
+from tests.spark.jobs.job_broker import Scene
 
 pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-def at(tmp_path: Path) -> Iterator[Scene]:
-    with scene(tmp_path) as made:
-        yield made
 
 
 ORDERS = pa.table({"id": list(range(10)), "customer": [f"c{n % 3}" for n in range(10)]})

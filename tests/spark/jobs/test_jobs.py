@@ -1,7 +1,6 @@
 """Jobs that act, on a running broker: triage by rules, removal of duplicates, and carrying plans out."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,17 +17,11 @@ from postroom.spark.jobs.deduplicate import check_columns
 from postroom.spark.jobs.errors import CannotBeDone, Exit, JobError, OptionInvalid, RulesInvalid
 from postroom.spark.jobs.plan import ACTIONS_SCHEMA, MANIFEST
 from postroom.spark.jobs.standing import DURABLE_WITHIN_S, check_queue, look, standing
+from tests.ledger.dropped_history import with_dropped_history
 from tests.ledger.ledger_maker import LedgerMaker
-from tests.ledger.reading.test_carried_entries import _with_dropped_history as with_dropped_history
 from tests.spark.jobs.job_broker import Scene, counted, rule, rules, scene
 
 pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-def at(tmp_path: Path) -> Iterator[Scene]:
-    with scene(tmp_path) as made:
-        yield made
 
 
 def dead(at: Scene, count: int = 6) -> None:

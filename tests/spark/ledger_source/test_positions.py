@@ -21,7 +21,7 @@ from postroom.spark.ledger_source.positions import (
 )
 from postroom.spark.places.folder import FolderPlace
 from tests.ledger.ledger_maker import LEDGER_ID, LedgerMaker
-from tests.ledger.reading.test_reader_beside import NOW_US, put
+from tests.ledger.puts import NOW_US, put
 
 LEDGER = str(LEDGER_ID)
 OPTIONS = LedgerOptions(reserve_bytes=0)

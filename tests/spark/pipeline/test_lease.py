@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
@@ -12,15 +11,8 @@ from postroom.spark.pipeline.errors import EXIT_FAILED, EXIT_IN_USE, LeaseLost, 
 from postroom.spark.pipeline.lock import LEASE_FILE, Lease, held, holder
 from postroom.spark.pipeline.options import LEASE_HEARTBEAT_S, LEASE_TIMEOUT_S
 from postroom.spark.pipeline.root import Root
-from tests.spark.object_store import object_store
 
 OTHERS = json.dumps({"id": "another", "holder": "process 1 elsewhere", "time_s": 1e12})
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    with object_store() as uri:
-        yield uri
 
 
 @pytest.fixture

@@ -24,11 +24,7 @@ from tests.spark.local_pipeline import (
     slices,
     take,
 )
-from tests.spark.random_lives import Lives
-
-
-def live(folder: Path, steps: int = 60, seed: int = 1) -> Path:
-    return Lives(folder, Random(seed)).run(steps)
+from tests.spark.random_lives import Lives, live
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

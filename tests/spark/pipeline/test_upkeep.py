@@ -33,14 +33,10 @@ from postroom.spark.store import open_store
 from postroom.spark.store.protocol import NO_VERSION, VersionGone
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.policy import Policy
+from tests.ledger.dropped_history import with_dropped_history
 from tests.ledger.ledger_maker import LedgerMaker
-from tests.ledger.reading.test_carried_entries import _with_dropped_history
 from tests.spark.local_pipeline import assert_whole, catch_up, piped, read_all, rows_of
-from tests.spark.random_lives import Lives
-
-
-def live(folder: Path, steps: int = 60, seed: int = 1) -> Path:
-    return Lives(folder, Random(seed)).run(steps)
+from tests.spark.random_lives import Lives, live
 
 
 def made(folder: Path, *ledgers: Path, **more: Any) -> Path:
@@ -157,7 +153,7 @@ def test_a_row_is_copied_about_twice_however_large_the_table_is(tmp_path: Path) 
 
 
 def test_tables_open_with_what_a_checkpoint_tells_of_dropped_history(tmp_path: Path) -> None:
-    alive = _with_dropped_history(tmp_path / "ledger")
+    alive = with_dropped_history(tmp_path / "ledger")
     pipeline = read_all(tmp_path / "tables", tmp_path / "ledger", records=50)
     (seen,) = pipeline.seen.values()
     assert seen.look.first_position > 1
@@ -168,7 +164,7 @@ def test_tables_open_with_what_a_checkpoint_tells_of_dropped_history(tmp_path: P
 
 
 def test_history_that_was_dropped_before_it_was_read_is_missed_aloud(tmp_path: Path) -> None:
-    _with_dropped_history(tmp_path / "ledger")
+    with_dropped_history(tmp_path / "ledger")
     pipeline = piped(tmp_path / "tables", tmp_path / "ledger", only=("entries",))
     book = pipeline.books["entries"]
     (ledger_id,) = pipeline.seen

@@ -1,7 +1,6 @@
 """A ledger in an object store, over the wire: uploads make each object once, and it reads as the folder
 does."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -14,31 +13,14 @@ from postroom.spark.export.upload import Upload
 from postroom.spark.filesystems.objects import Objects
 from postroom.spark.places.folder import FolderPlace
 from postroom.spark.places.uris import place_of
-from tests.spark.object_store import object_store
-from tests.spark.real_ledgers import Writer, rows_of
+from tests.spark.real_ledgers import rows_of
 
 AT_ONCE = 4
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    with object_store() as uri:
-        yield uri
 
 
 @pytest.fixture
 def root(bucket: str) -> str:
     return f"{bucket}/{uuid4().hex}"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A ledger in sealed files of two epochs, and a journal."""
-    for _ in range(2):
-        writer = Writer(tmp_path / "data")
-        writer.write(250)
-        writer.close()
-    return tmp_path / "data"
 
 
 def test_an_uploaded_ledger_reads_as_the_folder_up_to_what_is_sealed(

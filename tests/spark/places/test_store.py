@@ -23,16 +23,6 @@ from tests.spark.real_ledgers import BODY, FORGETFUL, Writer, rows_of
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A ledger in several sealed files of two epochs, and a journal."""
-    for _ in range(2):
-        writer = Writer(tmp_path / "data")
-        writer.write(250)
-        writer.close()
-    return tmp_path / "data"
-
-
-@pytest.fixture
 def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 

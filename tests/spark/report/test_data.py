@@ -17,7 +17,7 @@ from postroom.spark.report.page import page
 from postroom.spark.store.reader import Reader
 from tests.ledger.ledger_maker import LedgerMaker
 from tests.spark.local_pipeline import catch_up, piped, settle_all
-from tests.spark.report.test_page import CLEAN
+from tests.spark.report.audits import CLEAN
 from tests.spark.report_ledgers import LONDON, made_tables
 
 

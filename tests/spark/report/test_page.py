@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from postroom.spark.audit.result import AuditResult, CrossingSums, Cut, QueueSums, Unproven, Violation
+from postroom.spark.audit.result import Unproven, Violation
 from postroom.spark.report import html, style, svg
 from postroom.spark.report.data import (
     LAYERS,
@@ -19,7 +19,6 @@ from postroom.spark.report.data import (
     Phase,
     QueueSum,
     ReportData,
-    Span,
     Steps,
     Undelivered,
 )
@@ -27,10 +26,8 @@ from postroom.spark.report.depth import depth_picture
 from postroom.spark.report.page import page, pictures
 from postroom.spark.report.sankey import sankey
 from postroom.spark.report.waiting import BARS_A_DECADE, bar_end_us, bars
+from tests.spark.report.audits import CLEAN, SPAN, T0, S
 
-T0 = 1_790_000_000_000_000
-S = 1_000_000
-SPAN = Span("0195f2a0-0000-7000-8000-00000000000a", "LONDON", 2, 900)
 DEPTH = Depth(
     "orders",
     {"available": [0, 4, 9, 3, 2], "get_unconfirmed": [0, 0, 2, 1, 0], "paused": [0, 0, 0, 5, 5]},
@@ -47,22 +44,6 @@ LIFE = Life(
         Phase("get_unconfirmed", T0 + 8 * S, T0 + 9 * S),
     ],
 )  # fmt: skip
-CUT = Cut(SPAN.ledger_id, "LONDON", "/data/london", 1, 900, 900, 2, "ab" * 16, T0 + 300 * S, 0)
-SUMS = QueueSums(SPAN.ledger_id, None, "LONDON", 0, 222, 15, 0, {"consumed": 205, "lost": 2}, 0, "balanced")
-CLEAN = AuditResult(
-    cuts=(CUT,),
-    events=900,
-    entries=300,
-    managers=(SUMS,),
-    queues=(replace(SUMS, queue_id=1, queue="orders"),),
-    crossings=(CrossingSums(SPAN.ledger_id, "PARIS", None, {"arrived": 12, "lost": 1, "in doubt": 0}, 0),),
-    lost=("signal-7",),
-    refused=(),
-    duplicates={},
-    violation_counts={},
-    violations=(),
-    unproven=(),
-)
 DATA = ReportData(
     spans=[SPAN],
     first_us=T0,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_tutorials import PAGES
+from tests.docs.tutorials import PAGES
 from tests.docs.walking import BY_SPARK, Walk
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]

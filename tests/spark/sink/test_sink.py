@@ -29,11 +29,6 @@ def broker() -> Iterator[BrokerThread]:
         yield running
 
 
-@pytest.fixture
-def app(request: pytest.FixtureRequest) -> str:
-    return str(request.node.name).replace("[", "-").replace("]", "")
-
-
 def rows(spark: SparkSession, first: int, last: int, tasks: int = 2) -> DataFrame:
     """Messages m<first> to m<last>."""
     numbers = spark.range(first, last + 1, 1, tasks)

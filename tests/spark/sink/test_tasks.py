@@ -40,12 +40,6 @@ def broker() -> Iterator[BrokerThread]:
         yield running
 
 
-@pytest.fixture
-def app(request: pytest.FixtureRequest) -> str:
-    """A name for an app and its queue."""
-    return str(request.node.name).replace("[", "-").replace("]", "")
-
-
 def test_a_batch_is_there_when_it_is_committed_in_the_order_of_its_tasks(
     broker: BrokerThread, app: str, tmp_path: Path
 ) -> None:

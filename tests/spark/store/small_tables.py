@@ -1,5 +1,6 @@
 """A small table for the tests of stores, and what they do with it."""
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,3 +104,14 @@ def compact(store: TableStore, target_bytes: int) -> int:
     """Put its small files together, as the pipeline does when it has nothing else to do; how many went."""
     gone = compacting.compact([store], HereEngine(), target_bytes, target_bytes // 2)
     return gone.get(store.name, 0)
+
+
+COLOUR = Field("colour", pa.string(), Merge.LAST, "Its colour")
+
+
+NEWER = definition(2, COLOUR)
+
+
+def again(store: TableStore) -> TableStore:
+    """The same table as another process sees it."""
+    return pickle.loads(pickle.dumps(store))  # type: ignore[no-any-return]

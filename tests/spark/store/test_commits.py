@@ -1,7 +1,6 @@
 """Every format that can replace files: commits, conflicts, older versions, putting together, vacuum."""
 
 import os
-import pickle
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -30,6 +29,7 @@ from tests.spark.store.small_tables import (
     LEDGER,
     OTHER,
     SMALL,
+    again,
     append,
     at,
     compact,
@@ -42,19 +42,9 @@ DAY_S = 86_400
 MIB = 1 << 20
 
 
-@pytest.fixture(params=["delta", "parquet"])
-def format(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture
 def store(tmp_path: Path, format: str) -> TableStore:
     return small_store(tmp_path, format)
-
-
-def _again(store: TableStore) -> TableStore:
-    """The same table as another process sees it."""
-    return pickle.loads(pickle.dumps(store))  # type: ignore[no-any-return]
 
 
 def _data_files(store: TableStore) -> list[Path]:
@@ -79,7 +69,7 @@ def test_a_table_that_nobody_wrote_to_is_empty(store: TableStore) -> None:
 
 def test_rows_and_position_are_there_after_one_commit(store: TableStore) -> None:
     made = append(store, 1, 5)
-    for seen in (store, _again(store)):
+    for seen in (store, again(store)):
         assert seen.state().positions == {LEDGER: Position(1, EPOCH_ID, 5)}
         assert seen.files() == [made]
         assert seen.read(made).equals(rows(1, 5))
@@ -91,7 +81,7 @@ def test_rows_and_position_are_there_after_one_commit(store: TableStore) -> None
 def test_what_is_written_is_not_in_the_table_before_the_commit(store: TableStore) -> None:
     append(store, 1, 5)
     store.write(rows(6, 5), OPEN, None, LEDGER)
-    assert serials(_again(store)) == [1, 2, 3, 4, 5]
+    assert serials(again(store)) == [1, 2, 3, 4, 5]
 
 
 def test_the_whole_state_comes_back(store: TableStore) -> None:
@@ -105,7 +95,7 @@ def test_the_whole_state_comes_back(store: TableStore) -> None:
         rows_copied=1,
     )
     version = store.commit([], [], state, "settle")
-    known = _again(store).state()
+    known = again(store).state()
     assert known.version == version == store.state().version
     assert known.updated_us > 0
     assert known == replace(state, version=version, schema_version=1, updated_us=known.updated_us)
@@ -116,14 +106,14 @@ def test_a_settle_takes_open_files_out_and_adds_done_ones_at_once(store: TableSt
     done = store.write(rows(1, 4), DONE, DAY, LEDGER)
     rest = store.write(rows(5, 1), OPEN, None, LEDGER)
     store.commit([done, rest], store.files(OPEN), store.state(), "settle")
-    seen = _again(store)
+    seen = again(store)
     assert (seen.files(DONE), seen.files(OPEN)) == ([done], [rest])
     assert serials(seen) == [1, 2, 3, 4, 5]
 
 
 def test_the_second_of_two_writers_is_refused(store: TableStore) -> None:
     append(store, 1, 5)
-    slow = _again(store)
+    slow = again(store)
     state = slow.state()
     append(store, 6, 5)
     stray = slow.write(rows(6, 5), DONE, DAY, LEDGER)
@@ -137,7 +127,7 @@ def test_who_is_overtaken_right_after_looking_is_refused(
 ) -> None:
     """The other commits as soon as the version was looked at: nothing is committed upon its version."""
     append(store, 1, 5)
-    slow = _again(store)
+    slow = again(store)
     state = slow.state()
     stray = slow.write(rows(6, 5), DONE, DAY, LEDGER)
     newest = type(slow)._newest  # type: ignore[attr-defined]
@@ -155,11 +145,11 @@ def test_who_is_overtaken_right_after_looking_is_refused(
     monkeypatch.setattr(type(slow), "_newest", look)
     with pytest.raises(TableConflict):
         slow.commit([stray], [], at(10, state), "batch")
-    assert serials(_again(store)) == list(range(1, 11))
+    assert serials(again(store)) == list(range(1, 11))
 
 
 def test_the_second_of_two_that_make_a_table_is_refused(store: TableStore) -> None:
-    other = _again(store)
+    other = again(store)
     state = other.state()
     append(store, 1, 5)
     with pytest.raises(TableConflict):
@@ -169,7 +159,7 @@ def test_the_second_of_two_that_make_a_table_is_refused(store: TableStore) -> No
 def test_two_writers_at_the_same_moment(store: TableStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other commits between the look at the version and the commit itself."""
     append(store, 1, 5)
-    other = _again(store)
+    other = again(store)
     other.state()
     before_put = type(store)._put  # type: ignore[attr-defined]
 
@@ -181,7 +171,7 @@ def test_two_writers_at_the_same_moment(store: TableStore, monkeypatch: pytest.M
     monkeypatch.setattr(type(store), "_put", put)
     with pytest.raises(TableConflict):
         append(store, 6, 5)
-    assert serials(_again(store)) == list(range(1, 11))
+    assert serials(again(store)) == list(range(1, 11))
 
 
 COARSE_CLOCK = timedelta(milliseconds=20)
@@ -210,7 +200,7 @@ def test_rows_added_since_a_version_are_told_in_order_and_never_twice(store: Tab
     assert compact(store, MIB) > 0
     rewritten = store.write(rows(1, 1), DONE, DAY, LEDGER)
     store.commit([rewritten], [], store.state(), "erase", is_new=False)
-    for seen in (store, _again(store)):
+    for seen in (store, again(store)):
         assert seen.added_since(version) == files
         assert seen.added_since(NO_VERSION) == [first, *files]
         assert seen.added_since(seen.state().version) == []
@@ -223,7 +213,7 @@ def test_small_files_are_put_together_and_rows_stay_as_they_are(store: TableStor
     before, positions = serials(store), store.state().positions
     whole = [row for file in store.files() for row in store.read(file).to_pylist()]
     assert compact(store, MIB) == LEAST_FILES
-    for seen in (store, _again(store)):
+    for seen in (store, again(store)):
         assert [file.rows for file in seen.files(DONE)] == [3 * LEAST_FILES]
         assert [file.rows for file in seen.files(OPEN)] == LEAST_FILES * [1], "settling takes those"
         assert serials(seen) == before
@@ -263,7 +253,7 @@ def test_vacuum_deletes_strays_and_what_was_replaced_after_the_retention(store: 
     assert _data_files(store) == [Path(store.uri, kept.path)]
     assert stray.path not in {file.path for file in store.files()}
     append(store, 6, 5)  # with a state that vacuum may have given a new version
-    assert serials(_again(store)) == list(range(1, 11))
+    assert serials(again(store)) == list(range(1, 11))
 
 
 def test_what_a_task_is_writing_is_younger_than_the_retention(store: TableStore) -> None:
@@ -272,7 +262,7 @@ def test_what_a_task_is_writing_is_younger_than_the_retention(store: TableStore)
     fresh = store.write(rows(6, 5), DONE, DAY, LEDGER)
     store.vacuum(DAY_S)
     store.commit([fresh], [], at(10, store.state()), "batch")
-    assert serials(_again(store)) == list(range(1, 11))
+    assert serials(again(store)) == list(range(1, 11))
 
 
 def test_a_vacuumed_version_says_what_to_do(store: TableStore) -> None:
@@ -288,11 +278,11 @@ def test_many_commits_leave_checkpoints_and_the_log_is_cleaned(store: TableStore
         append(store, 1 + number, 1)
     log = Path(store.uri, {"delta": "_delta_log", "parquet": "_log"}[format])
     assert list(log.glob(f"*{CHECKPOINT_COMMITS}.checkpoint*"))
-    assert serials(_again(store)) == list(range(1, CHECKPOINT_COMMITS + 6))
+    assert serials(again(store)) == list(range(1, CHECKPOINT_COMMITS + 6))
     if format == "parquet":
         store.vacuum(0)
         assert len(list(log.iterdir())) < 10
-        assert serials(_again(store)) == list(range(1, CHECKPOINT_COMMITS + 6))
+        assert serials(again(store)) == list(range(1, CHECKPOINT_COMMITS + 6))
         with pytest.raises(VersionGone):
             store.snapshot(3)
         with pytest.raises(VersionGone):
@@ -349,11 +339,11 @@ def test_delta_goes_on_after_the_commits_of_others(tmp_path: Path) -> None:
     for number in range(3):
         append(store, 1 + number, 1)
     DeltaTable(store.uri).optimize.compact()
-    for seen in (store, _again(store)):
+    for seen in (store, again(store)):
         assert seen.state().positions[LEDGER].position == 3
         assert serials(seen) == [1, 2, 3]
     append(store, 4, 1)
-    assert serials(_again(store)) == [1, 2, 3, 4]
+    assert serials(again(store)) == [1, 2, 3, 4]
 
 
 def test_who_was_asleep_while_the_log_was_cleaned_neither_commits_nor_reads_the_old(
@@ -361,7 +351,7 @@ def test_who_was_asleep_while_the_log_was_cleaned_neither_commits_nor_reads_the_
 ) -> None:
     """The names of the next versions are free again by then."""
     append(store, 1, 1)
-    writer, reader = _again(store), _again(store)
+    writer, reader = again(store), again(store)
     state = writer.state()
     reader.state()
     for number in range(2 * CHECKPOINT_COMMITS):
@@ -371,7 +361,7 @@ def test_who_was_asleep_while_the_log_was_cleaned_neither_commits_nor_reads_the_
     with pytest.raises(TableConflict):
         writer.commit([], [], at(2, state), "batch")
     assert reader.state().positions[LEDGER].position == 2 * CHECKPOINT_COMMITS + 1
-    assert serials(_again(store)) == list(range(1, 2 * CHECKPOINT_COMMITS + 2))
+    assert serials(again(store)) == list(range(1, 2 * CHECKPOINT_COMMITS + 2))
 
 
 @pytest.mark.parametrize("commits", [CHECKPOINT_COMMITS, CHECKPOINT_COMMITS + 3])
@@ -383,11 +373,11 @@ def test_deltas_log_is_cleaned_and_the_state_stays(tmp_path: Path, commits: int)
     _age(store, 3 * DAY_S)
     store.vacuum(DAY_S)
     assert len(list(Path(store.uri, "_delta_log").glob("*.json"))) <= 4
-    for seen in (store, _again(store)):
+    for seen in (store, again(store)):
         assert seen.state().positions[LEDGER].position == commits
         assert serials(seen) == list(range(1, commits + 1))
     append(store, commits + 1, 1)
-    assert serials(_again(store)) == list(range(1, commits + 2))
+    assert serials(again(store)) == list(range(1, commits + 2))
 
 
 def test_delta_restored_to_an_older_version_has_that_versions_position(tmp_path: Path) -> None:
@@ -396,11 +386,11 @@ def test_delta_restored_to_an_older_version_has_that_versions_position(tmp_path:
     version = store.state().version
     append(store, 2, 1)
     DeltaTable(store.uri).restore(version)
-    for seen in (store, _again(store)):
+    for seen in (store, again(store)):
         assert seen.state().positions[LEDGER].position == 1
         assert serials(seen) == [1]
     append(store, 2, 1)
-    assert serials(_again(store)) == [1, 2]
+    assert serials(again(store)) == [1, 2]
 
 
 def test_delta_that_others_made_is_refused(tmp_path: Path) -> None:
@@ -418,4 +408,4 @@ def test_delta_whose_last_commit_is_cut_off_says_so(tmp_path: Path) -> None:
     last = max(Path(store.uri, "_delta_log").glob("*.json"))
     last.write_bytes(last.read_bytes()[:40])
     with pytest.raises(TableError, match="cut off"):
-        _again(store).state()
+        again(store).state()

@@ -12,8 +12,10 @@ from postroom.spark.store.protocol import NO_VERSION, OPEN, SchemaConflict
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import Field, Merge
 from tests.spark.store.small_tables import (
+    COLOUR,
     DAY,
     LEDGER,
+    NEWER,
     SMALL,
     append,
     at,
@@ -24,16 +26,9 @@ from tests.spark.store.small_tables import (
     small_store,
 )
 
-COLOUR = Field("colour", pa.string(), Merge.LAST, "Its colour")
 WEIGHT = Field("weight", pa.int64(), Merge.SUM, "Its weight")
 
-NEWER = definition(2, COLOUR)
 NEWEST = definition(3, COLOUR, WEIGHT)
-
-
-@pytest.fixture(params=["delta", "parquet"])
-def format(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def _append_newer(root: Path, format: str, first: int) -> None:

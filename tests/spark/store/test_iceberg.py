@@ -1,6 +1,5 @@
 """Tables in Iceberg's format only grow; everything else is as with the others."""
 
-import pickle
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,8 +12,18 @@ from postroom.spark.store import open_store, read_folded
 from postroom.spark.store.formats import detect_format
 from postroom.spark.store.protocol import DONE, NO_VERSION, OPEN, TableConflict, TableError, VersionGone
 from postroom.spark.store.table_store import TableStore
-from tests.spark.store.small_tables import DAY, LEDGER, append, at, compact, rows, serials, small_store
-from tests.spark.store.test_evolution import NEWER
+from tests.spark.store.small_tables import (
+    DAY,
+    LEDGER,
+    NEWER,
+    again,
+    append,
+    at,
+    compact,
+    rows,
+    serials,
+    small_store,
+)
 
 
 @pytest.fixture
@@ -22,14 +31,10 @@ def store(tmp_path: Path) -> TableStore:
     return small_store(tmp_path, "iceberg")
 
 
-def _again(store: TableStore) -> TableStore:
-    return pickle.loads(pickle.dumps(store))  # type: ignore[no-any-return]
-
-
 def test_rows_and_position_are_there_after_one_commit(store: TableStore) -> None:
     assert store.state().version == NO_VERSION
     done, partial = append(store, 1, 5), append(store, 6, 2, OPEN)
-    for seen in (store, _again(store)):
+    for seen in (store, again(store)):
         assert seen.state().positions[LEDGER].position == 7
         assert sorted(seen.files(), key=lambda file: file.first_serial) == [done, partial]
         assert seen.read(done).equals(rows(1, 5))
@@ -46,18 +51,18 @@ def test_texts_are_read_by_dictionary_also_those_that_the_path_repeats(store: Ta
 
 def test_a_commit_may_change_the_state_alone(store: TableStore) -> None:
     store.commit([], [], at(3), "batch")
-    assert _again(store).state().positions[LEDGER].position == 3
-    assert _again(store).files() == []
+    assert again(store).state().positions[LEDGER].position == 3
+    assert again(store).files() == []
 
 
 def test_the_second_of_two_writers_is_refused(store: TableStore) -> None:
     append(store, 1, 5)
-    slow = _again(store)
+    slow = again(store)
     state = slow.state()
     append(store, 6, 5)
     with pytest.raises(TableConflict):
         slow.commit([slow.write(rows(6, 5), DONE, DAY, LEDGER)], [], at(10, state), "batch")
-    assert serials(_again(store)) == list(range(1, 11))
+    assert serials(again(store)) == list(range(1, 11))
 
 
 def test_files_are_not_taken_out(store: TableStore) -> None:
@@ -105,9 +110,9 @@ def test_strays_are_vacuumed_and_old_versions_forgotten(store: TableStore) -> No
     store.write(rows(5, 2), DONE, DAY, LEDGER)
     assert store.vacuum(86_400) == 0
     assert store.vacuum(0) == 1
-    assert serials(_again(store)) == [1, 2, 3, 4]
+    assert serials(again(store)) == [1, 2, 3, 4]
     append(store, 5, 1)
-    assert serials(_again(store)) == [1, 2, 3, 4, 5]
+    assert serials(again(store)) == [1, 2, 3, 4, 5]
 
 
 def test_any_reader_of_iceberg_finds_the_table(store: TableStore, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 none, and a plain refusal elsewhere."""
 
 import pickle
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from uuid import uuid4
@@ -16,16 +15,9 @@ from postroom.spark.store.formats import detect_format
 from postroom.spark.store.parquet import ParquetStore
 from postroom.spark.store.protocol import TableConflict, TableError
 from postroom.spark.store.table_store import TableStore
-from tests.spark.object_store import object_store
 from tests.spark.store.small_tables import SMALL, append, at, compact, rows, serials, small_store
 
 WRITERS = 4
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    with object_store() as uri:
-        yield uri
 
 
 @pytest.fixture

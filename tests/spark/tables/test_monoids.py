@@ -14,15 +14,8 @@ from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
 from postroom.spark.tables.fold import DONE, fold, partials, split
 from tests.spark.event_ranges import cut, events_of, every_position, fold_pairs, table, through_parts
+from tests.spark.folded_tables import FOLDED, lived
 from tests.spark.lives import histories, made
-from tests.spark.random_lives import Lives
-
-FOLDED = [
-    definition
-    for definition in DEFINITIONS.values()
-    if definition.source == "events" and definition.is_done is not None
-]
-STEPS = 30
 
 at_random = settings(
     deadline=None,
@@ -30,14 +23,6 @@ at_random = settings(
     phases=[Phase.explicit, Phase.generate],  # a seed can't be made simpler
     suppress_health_check=[HealthCheck.too_slow],
 )
-
-
-def lived(random: Random) -> pa.Table:
-    """Events of a random ledger; at least one."""
-    with TemporaryDirectory() as folder:
-        lives = Lives(Path(folder), random)
-        lives.maker.put(lives.queues[0])
-        return events_of(lives.run(STEPS))
 
 
 def bounds(random: Random, events: pa.Table) -> list[int]:

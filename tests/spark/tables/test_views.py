@@ -16,7 +16,7 @@ from postroom.spark.tables.fold import DONE, partials, shown, split
 from postroom.spark.tables.range import Range
 from postroom.spark.tables.views import fold_sql, levels_sql, pending_sql, quantile_sql, view_sql
 from tests.spark.event_ranges import cut, every_position, table
-from tests.spark.tables.test_monoids import FOLDED, lived
+from tests.spark.folded_tables import FOLDED, lived
 
 
 def ask(sql: str, **relations: pa.Table) -> pa.Table:

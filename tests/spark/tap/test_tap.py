@@ -17,7 +17,7 @@ from postroom.amqp.encoding.types import Byte, Symbol
 from postroom.amqp.message.sections import Data, Message, Properties, Value
 from postroom.spark.messages.schema import MESSAGES_SCHEMA
 from tests.ledger.ledger_maker import LedgerMaker
-from tests.spark.session.ledger_source.test_stream import Sink
+from tests.spark.session.batch_sink import Sink
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

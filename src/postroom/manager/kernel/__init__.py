@@ -1,5 +1,3 @@
-"""What every feature works on: an entry and its transitions, effects of a turn, counters, memory, bounds,
-errors.
-
-May import ``headers``, and for the queue manager's state (`core`) what that is made of.
+"""What every feature works on: an entry and its transitions, a destination, effects of a turn, counters,
+memory, bounds, errors; and how features take part in a turn (`core`).
 """

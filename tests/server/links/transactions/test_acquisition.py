@@ -1,8 +1,6 @@
 """Acquisition in transactions: a flow names the one in which what comes is acquired (AMQP 1.0, part 4: 4.4.3,
 4.4.4)."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from postroom.amqp.encoding.types import Symbol
@@ -31,7 +29,7 @@ from postroom.amqp.frames.termini import EXPIRY_NEVER
 from postroom.amqp.message.sections import decode_message
 from postroom.server.configuration.config import TransactionsConfig
 from tests.server.harness import BrokerThread, make_config
-from tests.server.links.test_links import detached
+from tests.server.link_peer import detached
 from tests.server.peers import OPENING, EnginePeer, RawPeer, frames
 from tests.server.transaction_peer import (
     ROLLBACK,
@@ -47,12 +45,6 @@ from tests.server.transaction_peer import (
 pytestmark = pytest.mark.sockets
 
 NOT_IMPLEMENTED = "amqp:not-implemented"
-
-
-@pytest.fixture
-def peer(broker: BrokerThread, queue: str) -> Iterator[EnginePeer]:
-    with EnginePeer(broker.port, container_id=queue) as opened:
-        yield opened.open()
 
 
 @pytest.fixture

@@ -36,11 +36,9 @@ from postroom.amqp.message.sections import Message, Properties
 from postroom.manager.transactions.xa_branch import branches_of
 from postroom.model.xa import BranchState, XaFlag, Xid
 from postroom.server.connection.binding import ConnectionBinding
-from tests.server.connection.test_mangled import MESSAGE, NOW_US, Neighbour, attach, neighbour, settle
+from tests.server.neighbour import MESSAGE, NOW_US, Neighbour, attach, settle
 from tests.server.peers import SESSION
 from tests.server.transaction_peer import BRANCH, global_id, value
-
-__all__ = ["neighbour"]
 
 QUEUE = "mangled-transactions"
 TO, FROM, CONTROL, REQUESTS, ANSWERS = range(5)

@@ -27,8 +27,8 @@ from postroom.spark.audit.rules import (
 )
 from postroom.spark.audit.run import audit, events_of
 from postroom.spark.audit.subject import subject_of
+from tests.ledger.dropped_history import with_dropped_history
 from tests.ledger.ledger_maker import LedgerMaker
-from tests.ledger.reading.test_carried_entries import _with_dropped_history as with_dropped_history
 from tests.spark import lived_ledgers as lived
 from tests.spark.corpus import FAULTS, clean, faulty
 from tests.spark.session.audit.audits import audited, events_in_one, rules_by_queue

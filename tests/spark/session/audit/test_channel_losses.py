@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from postroom.spark.audit.command import AuditOptions, run_audit
 from postroom.spark.audit.result import AuditResult, Verdict
+from tests.server.channels.channel_pair import start
+from tests.server.channels.refusing_partner import create_queue, make, put_behind_a_refused_one
 from tests.server.channels.stations import Stations
-from tests.server.channels.test_refusals import create_queue, make, put_behind_a_refused_one
-from tests.server.channels.test_supervisor import start
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

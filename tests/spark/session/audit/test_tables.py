@@ -21,8 +21,8 @@ from postroom.spark.store import open_store
 from postroom.spark.store.protocol import DataFile, TableError
 from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
+from tests.ledger.dropped_history import with_dropped_history
 from tests.ledger.ledger_maker import LedgerMaker
-from tests.ledger.reading.test_carried_entries import _with_dropped_history as with_dropped_history
 from tests.spark.corpus import clean
 from tests.spark.local_pipeline import EAGER, catch_up, piped
 from tests.spark.report_ledgers import LAZY, london, paris

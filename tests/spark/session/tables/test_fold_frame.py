@@ -11,7 +11,7 @@ from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.fold import partials, shown
 from postroom.spark.tables.views import fold_frame, levels_sql, pending_sql, quantile_sql
 from tests.spark.event_ranges import cut, every_position, table
-from tests.spark.tables.test_monoids import FOLDED, lived
+from tests.spark.folded_tables import FOLDED, lived
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

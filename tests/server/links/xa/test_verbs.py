@@ -1,7 +1,5 @@
 """XA over the wire: every verb, its refusals and their codes, their order with the transfers of a session."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from postroom.amqp.encoding.types import UInt
@@ -38,24 +36,6 @@ pytestmark = pytest.mark.sockets
 
 F = XaFlag
 C = XaCode
-
-
-@pytest.fixture
-def xid() -> Xid:
-    return new_xid()
-
-
-@pytest.fixture
-def controller(broker: BrokerThread, queue: str) -> Iterator[Controller]:
-    with EnginePeer(broker.port, container_id=queue) as peer:
-        yield Controller(broker, peer, queue, for_branches=True)
-
-
-@pytest.fixture
-def other(broker: BrokerThread, queue: str) -> Iterator[Controller]:
-    """Another connection, to a queue of its own."""
-    with EnginePeer(broker.port, container_id=queue + "-other") as peer:
-        yield Controller(broker, peer, queue + ".other", for_branches=True)
 
 
 # The verbs, and what becomes of messages.

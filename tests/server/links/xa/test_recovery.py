@@ -1,6 +1,6 @@
 """Branches over restarts, their time-outs, and what an administrator sees and decides."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,12 +29,6 @@ pytestmark = pytest.mark.sockets
 
 C = XaCode
 SCAN = XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN
-
-
-@pytest.fixture
-def controller(broker: BrokerThread, queue: str) -> Iterator[Controller]:
-    with EnginePeer(broker.port, container_id=queue) as peer:
-        yield Controller(broker, peer, queue, for_branches=True)
 
 
 def recovered(controller: Controller) -> list[str]:

@@ -7,11 +7,6 @@ from tests.manager.topic_world import TopicWorld
 from tests.manager.world import TestSink
 
 
-@pytest.fixture
-def world() -> TopicWorld:
-    return TopicWorld()
-
-
 def test_a_publish_waits_for_room_in_every_subscription(world: TopicWorld) -> None:
     topic = world.topic(max_messages=1)
     first = world.subscribe(name="a", durable=True)

@@ -10,8 +10,8 @@ from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.queues.queue import Queue
+from tests.manager.destinations.pattern_matches import matches
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.topics.test_topic_trie import matches
 
 TOPICS = ("a", "a.b", "a.c", "x")
 PATTERNS = ("a", "a.b", "a.*", "a.#", "#", "x")

@@ -1,17 +1,10 @@
 """What the subscriptions to a topic share: the body, in memory and on its way there, and the routing set."""
 
-import pytest
-
 from postroom.ledger.format.records import SET_BASE, RecordType
 from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.kernel.options import ManagerOptions
 from tests.manager.topic_world import TopicWorld
-
-
-@pytest.fixture
-def world() -> TopicWorld:
-    return TopicWorld()
 
 
 def test_bodies_in_memory_are_counted_once(world: TopicWorld) -> None:

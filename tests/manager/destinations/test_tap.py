@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from postroom.ledger.format.records import ArrivalFlag
-from postroom.ledger.reading.body_reader import BodyReader, BodyState, FoundMessages
+from postroom.ledger.reading.body_reader import BodyReader, BodyState
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.destinations import tap
 from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.kernel.options import QueueDefinition
+from tests.ledger.files import bodies_of
 from tests.manager.over_ledger import LedgerWorld
 
 TAPPED = ArrivalFlag.TAPPED | ArrivalFlag.BODY_STORED
@@ -46,10 +47,6 @@ def read(world: LedgerWorld, folder: Path) -> list[tuple[str, BodyState, bytes]]
         (names.get(int(arrival["routing_set"]), ""), BodyState(state), body)
         for arrival, state, body in zip(arrivals, found.states, bodies_of(found), strict=True)
     ]
-
-
-def bodies_of(found: FoundMessages) -> list[bytes]:
-    return [bytes(found.bodies[a:b]) for a, b in zip(found.starts, found.ends, strict=True)]
 
 
 def test_only_what_comes_to_a_leased_queue_while_it_is(world: LedgerWorld, tmp_path: Path) -> None:

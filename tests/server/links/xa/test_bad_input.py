@@ -1,7 +1,5 @@
 """Bad input to XA, and who may bind to a queue beside whom."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from postroom.amqp.encoding.types import Int, UInt
@@ -17,24 +15,6 @@ pytestmark = pytest.mark.sockets
 
 F = XaFlag
 C = XaCode
-
-
-@pytest.fixture
-def xid() -> Xid:
-    return new_xid()
-
-
-@pytest.fixture
-def controller(broker: BrokerThread, queue: str) -> Iterator[Controller]:
-    with EnginePeer(broker.port, container_id=queue) as peer:
-        yield Controller(broker, peer, queue, for_branches=True)
-
-
-@pytest.fixture
-def other(broker: BrokerThread, queue: str) -> Iterator[Controller]:
-    """Another connection, to a queue of its own."""
-    with EnginePeer(broker.port, container_id=queue + "-other") as peer:
-        yield Controller(broker, peer, queue + ".other", for_branches=True)
 
 
 # Bad input.

@@ -23,11 +23,6 @@ from tests.manager.topic_world import TopicWorld
 from tests.manager.world import TestSink, a_head
 
 
-@pytest.fixture
-def world() -> TopicWorld:
-    return TopicWorld()
-
-
 def test_every_subscription_gets_its_own_entry_of_one_arrival(world: TopicWorld) -> None:
     topic = world.topic()
     consumers = [world.subscriber(client=f"c{number}") for number in range(3)]

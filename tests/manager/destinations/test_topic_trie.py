@@ -7,6 +7,7 @@ from postroom.manager.destinations.topic_trie import Patterns
 from postroom.manager.kernel.options import QueueDefinition
 from postroom.manager.kernel.statistics import HeldByAll
 from postroom.manager.queues.queue import Queue
+from tests.manager.destinations.pattern_matches import matches
 
 LEVELS = st.sampled_from(["a", "b", "", "a*", "#b"])
 NAMES = st.lists(LEVELS, min_size=1, max_size=4).map(".".join)
@@ -15,15 +16,6 @@ PATTERNS = st.builds(
     st.lists(st.sampled_from(["a", "b", "", "*", "a*", "#b"]), max_size=4),
     st.sampled_from([[], ["#"]]),
 )
-
-
-def matches(pattern: list[str], name: list[str]) -> bool:
-    """By the definition: * is one level, # the rest, none included."""
-    if pattern[:1] == ["#"]:
-        return True
-    if not pattern or not name:
-        return pattern == name
-    return pattern[0] in ("*", name[0]) and matches(pattern[1:], name[1:])
 
 
 def a_queue(number: int) -> Queue:
