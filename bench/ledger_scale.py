@@ -26,10 +26,12 @@ from pathlib import Path
 from zlib import crc32
 
 from postroom.ledger.format.block import BlockBuilder
+from postroom.ledger.format.entry_records import Arrival, EntryEvent
 from postroom.ledger.format.records import RecordType
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
-from postroom.model.codes import Event, HolderKind, Outcome, State
+from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
+from postroom.model.message import RecordedProperties
 
 BODY_BYTES = 100
 MESSAGES_PER_BLOCK = 1000
@@ -42,6 +44,10 @@ BEHIND_PAUSE_S = 0.01
 RECORD_BYTES = 128
 QUICK_DIVISOR = 50
 FULL_MESSAGES = 10_000_000
+ACQUIRE = EntryEvent(Event.ACQUIRE, State.AVAILABLE, State.GET_UNCONFIRMED, HolderKind.CONSUMER)
+CONFIRM = EntryEvent(
+    Event.CONFIRM, State.GET_UNCONFIRMED, State.DELETED, HolderKind.CONSUMER, Outcome.CONSUMED
+)
 PASSING_FILE_BYTES = 64 << 20
 
 
@@ -69,20 +75,17 @@ class Writer:
         event = Event.PUT_HELD if holder else Event.PUT
         name = b"ID:1f0c6a52-%011d-aaaa-bbbbbbbb" % self.count
         self.live_messages += 1
-        return self.builder.arrival(
-            1, state, event, kind, holder, 0, self.count % 10, 1, 5, 0, 0, 0, 0, self.body, self.crc, name, 1,
-            b"", 0, b"", 0,
-        )  # fmt: skip
+        properties = RecordedProperties()
+        properties.message_id, properties.message_id_type = name, IdType.STRING
+        arrival = Arrival(1, event, state, properties, priority=self.count % 10, flags=1, expiry_us=0)
+        arrival.holder_kind, arrival.holder = kind, holder
+        arrival.producer = 5
+        arrival.body, arrival.body_crc = self.body, self.crc
+        return self.builder.arrival(arrival)
 
     def consume(self, serial: int) -> None:
-        consumer = HolderKind.CONSUMER
-        acquired, deleted = State.GET_UNCONFIRMED, State.DELETED
-        self.builder.entry_event(
-            serial, 1, Event.ACQUIRE, State.AVAILABLE, acquired, consumer, 9, 0, 0, 0, 0, 0, 0
-        )
-        self.builder.entry_event(
-            serial, 1, Event.CONFIRM, acquired, deleted, consumer, 9, Outcome.CONSUMED, 0, 0, 0, 0, 0
-        )
+        self.builder.entry_event(serial, 1, 9, ACQUIRE)
+        self.builder.entry_event(serial, 1, 9, CONFIRM)
         self.live_messages -= 1
 
     def block(self, consume: bool) -> None:

@@ -27,10 +27,12 @@ from bench.spark_workload import (
     Source,
     pattern_of,
 )
+from postroom.ledger.format.entry_records import Arrival, EntryEvent
 from postroom.ledger.format.records import RecordType
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
+from postroom.model.message import RecordedProperties
 
 TURN_S: Final = 0.01
 """A block so often."""
@@ -40,6 +42,11 @@ KEPT_EVENTS: Final = 2_000_000
 """Of what was read, so much stays: a batch may be planned once more."""
 WINDOW: Final = int(NEAR_EVENTS / 2 / EVENTS_A_MESSAGE)
 """Messages between arrival and confirmation."""
+_ACQUIRE: Final = EntryEvent(Event.ACQUIRE, State.AVAILABLE, State.GET_UNCONFIRMED, HolderKind.CONSUMER)
+_CONFIRM: Final = EntryEvent(
+    Event.CONFIRM, State.GET_UNCONFIRMED, State.DELETED, HolderKind.CONSUMER, Outcome.CONSUMED
+)
+_CONFIRM.count(1, 0)
 
 
 def files(folder: Path) -> None:
@@ -94,17 +101,18 @@ class Live:
         self._count += 1
         queue = 1 + self._count % QUEUES
         name = os.urandom(ID_BYTES // 2).hex().encode()
-        what = (State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, PRODUCER, 0, 0, 0, 0)
-        ids = (name, IdType.STRING, b"", 0, b"", 0)
-        serial = self._ledger.builder.arrival(queue, *what, self._body, self._crc, *ids)
+        properties = RecordedProperties()
+        properties.message_id, properties.message_id_type = name, IdType.STRING
+        arrival = Arrival(queue, Event.PUT, State.AVAILABLE, properties, priority=4, flags=1, expiry_us=0)
+        arrival.producer = PRODUCER
+        arrival.body, arrival.body_crc = self._body, self._crc
+        serial = self._ledger.builder.arrival(arrival)
         if self._count % OPEN_EVERY:
             self._waiting.append((serial, queue))
 
     def _take(self, serial: int, queue: int) -> None:
-        event = self._ledger.builder.entry_event
-        taken, who = State.GET_UNCONFIRMED, (HolderKind.CONSUMER, CONSUMER)
-        event(serial, queue, Event.ACQUIRE, State.AVAILABLE, taken, *who, 0, 0, 0, 0, 0, 0)
-        event(serial, queue, Event.CONFIRM, taken, State.DELETED, *who, Outcome.CONSUMED, 0, 0, 1, 0, 0)
+        self._ledger.builder.entry_event(serial, queue, CONSUMER, _ACQUIRE)
+        self._ledger.builder.entry_event(serial, queue, CONSUMER, _CONFIRM)
 
     def idle(self) -> None:
         """Readers may have all of it."""

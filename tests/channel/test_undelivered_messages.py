@@ -347,4 +347,6 @@ def test_what_is_no_header_is_none(value: object) -> None:
 
 def test_what_a_header_leaves_out_has_its_default() -> None:
     header = dead_letter_header.header_of({"reason": 2053, "queue": "Q", "queue-manager": "QM", "ccsid": "x"})
-    assert header == DeadLetterHeader(2053, "Q", "QM", put_appl_type=0)
+    expected = DeadLetterHeader(2053, "Q", "QM")
+    expected.put_appl_type = 0
+    assert header == expected

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+from postroom.ledger.format.entry_records import EntryEvent
 from postroom.ledger.format.records import RecordType
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.model.codes import Event, HolderKind, Outcome, State
+from tests.ledger.entry_records import arrival_of
 
 NOW_US = 1_790_000_000_000_000
 
@@ -17,9 +19,8 @@ BODY = b"b" * 500
 
 
 def put(ledger: Ledger, message_id: bytes) -> int:
-    return ledger.builder.arrival(
-        1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, BODY, 0, message_id, 1, b"", 0, b"", 0
-    )
+    arrival = arrival_of(1, BODY, body_crc=0, message_id=message_id, message_id_type=1)
+    return ledger.builder.arrival(arrival)
 
 
 def commit(ledger: Ledger) -> None:
@@ -30,8 +31,9 @@ def commit(ledger: Ledger) -> None:
 def event(
     ledger: Ledger, serial: int, event: int, before: int, after: int, outcome: int, counts: int
 ) -> None:
-    holder = (HolderKind.CONSUMER, 9)
-    ledger.builder.entry_event(serial, 1, event, before, after, *holder, outcome, 0, 0, counts, counts, 0)
+    record = EntryEvent(event, before, after, HolderKind.CONSUMER, outcome)
+    record.count(counts, counts)
+    ledger.builder.entry_event(serial, 1, 9, record)
 
 
 def write(ledger: Ledger, first: int, last: int, alive: list[int]) -> None:

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 from uuid import UUID
-from zlib import crc32
 
 from postroom.ledger.format.block import BlockBuilder, Group, SealedParts, encode_groups
 from postroom.ledger.format.dictionary import Dictionary
@@ -17,6 +16,7 @@ from postroom.ledger.storage.events_image import build_image, encode_image, load
 from postroom.ledger.storage.journal import Journal
 from postroom.ledger.storage.superblock import Superblock, SuperblockFile
 from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
+from tests.ledger.entry_records import arrival_of, event_of
 
 LEDGER_ID = UUID("0195f2a0-0000-7000-8000-00000000000a")
 START_US = 1_790_000_000_000_000
@@ -171,12 +171,16 @@ class LedgerMaker:
         flags = (ArrivalFlag.DURABLE if durable else 0) | (ArrivalFlag.RECEIVED if received else 0)
         flags |= ArrivalFlag.ADVERSE if adverse else 0
         flags |= ArrivalFlag.BODY_SHARED if body_serial else 0
-        return self._tick().arrival(
-            queue, to_state, event, holder_kind, holder, causes, priority, flags,
-            producer, expiry_us, due_us, creation_us, 0, body, crc32(body or b""),
-            message_id, id_type if message_id else 0, correlation_id, IdType.STRING if correlation_id else 0,
-            group_id, 7 if group_id else 0, body_serial, 0, parent[0], parent[1],
+        arrival = arrival_of(
+            queue, body, event=event, to_state=to_state, holder_kind=holder_kind, holder=holder,
+            causes=causes, priority=priority, flags=flags, producer=producer, expiry_us=expiry_us,
+            due_us=due_us, creation_us=creation_us,
+            message_id=message_id, message_id_type=id_type if message_id else 0,
+            correlation_id=correlation_id, correlation_id_type=IdType.STRING if correlation_id else 0,
+            group_id=group_id, group_sequence=7 if group_id else 0, body_serial=body_serial,
+            parent_serial=parent[0], parent_queue=parent[1],
         )  # fmt: skip
+        return self._tick().arrival(arrival)
 
     def change(
         self,
@@ -197,13 +201,12 @@ class LedgerMaker:
         detail: dict[str, object] | None = None,
     ) -> int:
         """One entry's event; returns its position."""
-        what = (
-            serial, queue, event, from_state, to_state, holder_kind, holder, outcome, causes, due_us,
-            delivery_delta, failure_delta, flags,
+        record = event_of(
+            event, from_state, to_state, holder_kind, outcome, causes=causes, flags=flags, due_us=due_us,
+            delivery_delta=delivery_delta, failure_delta=failure_delta,
+            detail=b"" if detail is None else json.dumps(detail).encode(),
         )  # fmt: skip
-        if detail is None:
-            return self._tick().entry_event(*what)
-        return self._tick().entry_event_detail(*what, json.dumps(detail).encode())
+        return self._tick().entry_event(serial, queue, holder, record)
 
     def acquire(self, serial: int, queue: int) -> int:
         return self.change(serial, queue, E.ACQUIRE, S.AVAILABLE, S.GET_UNCONFIRMED)

@@ -6,14 +6,13 @@ lost) and as a kill would (everything still in the cache), and recovered from.
 """
 
 from random import Random
-from zlib import crc32
 
 import pytest
 
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.body_requests import BodyPlace
-from postroom.model.codes import Event, State
+from tests.ledger import entry_records
 from tests.ledger.cut_disk import CutDisk
 from tests.ledger.histories import opened
 from tests.ledger.workload import Snapshot, Workload, assert_bodies, assert_recovered
@@ -109,9 +108,7 @@ def test_cut_while_starting() -> None:
 
 
 def put(ledger: Ledger, body: bytes) -> BodyPlace:
-    head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
-    serial = ledger.builder.arrival(*head, body, crc32(body), b"", 0, b"", 0, b"", 0)
-    place = serial, ledger.builder.last_body_offset, len(body)
+    place = entry_records.put(ledger.builder, body)
     ledger.flush()
     return place
 

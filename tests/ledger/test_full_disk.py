@@ -5,7 +5,6 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from zlib import crc32
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from postroom.ledger.options import MIB, SMALLEST_VOLUME_BYTES, LedgerOptions, f
 from postroom.ledger.storage.body_requests import BodyPlace
 from postroom.ledger.storage.events_image import load_image
 from postroom.ledger.storage.writer import InlineWriter
-from postroom.model.codes import Event, HolderKind, Outcome, State
+from tests.ledger.entry_records import ACQUIRE, CONFIRM, arrival_of
 from tests.ledger.workload import START_US, entries_of
 from tests.simulation.disk import PowerLost, SimDisk
 
@@ -90,13 +89,7 @@ class Broker:
             return False
         builder = self.ledger.builder
         builder.set_time(self.now_us)
-        serials = [
-            builder.arrival(
-                QUEUE, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, BODY, crc32(BODY),
-                b"", 0, b"", 0, b"", 0, 0, 0, 0, 0,
-            )
-            for _ in range(count)
-        ]  # fmt: skip
+        serials = [builder.arrival(arrival_of(QUEUE, BODY)) for _ in range(count)]
         places = {
             serial: (serial, number * (len(BODY) + 4), len(BODY)) for number, serial in enumerate(serials)
         }
@@ -110,14 +103,8 @@ class Broker:
         builder = self.ledger.builder
         builder.set_time(self.now_us)
         for serial in serials:
-            builder.entry_event(
-                serial, QUEUE, Event.ACQUIRE, State.AVAILABLE, State.GET_UNCONFIRMED, HolderKind.CONSUMER, 9,
-                0, 0, 0, 0, 0, 0,
-            )  # fmt: skip
-            builder.entry_event(
-                serial, QUEUE, Event.CONFIRM, State.GET_UNCONFIRMED, State.DELETED, HolderKind.CONSUMER, 9,
-                Outcome.CONSUMED, 0, 0, 0, 0, 0,
-            )  # fmt: skip
+            builder.entry_event(serial, QUEUE, 9, ACQUIRE)
+            builder.entry_event(serial, QUEUE, 9, CONFIRM)
         self.doubtful = {serial: self.live.pop(serial) for serial in serials}
         self.turn()
         self.doubtful = {}

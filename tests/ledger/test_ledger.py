@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from zlib import crc32
 
 import pytest
 
@@ -22,8 +21,8 @@ from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.body_requests import BodyPlace
 from postroom.ledger.storage.disk import RealDisk, RealFile
 from postroom.ledger.storage.writer import InlineWriter
-from postroom.model.codes import Event, State
 from postroom.testing.disk import MemoryFile
+from tests.ledger import entry_records
 from tests.ledger.histories import opened
 from tests.ledger.workload import START_US, Workload, assert_bodies, assert_recovered
 from tests.simulation.disk import SimDisk, SimFile
@@ -32,14 +31,11 @@ SMALL = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=1 << 16, at_onc
 
 
 def put(ledger: Ledger, body: bytes) -> tuple[int, int, int]:
-    head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
-    serial = ledger.builder.arrival(*head, body, crc32(body), b"", 0, b"", 0, b"", 0)
-    return serial, ledger.builder.last_body_offset, len(body)
+    return entry_records.put(ledger.builder, body)
 
 
 def consume(ledger: Ledger, serial: int) -> None:
-    end = (State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
-    ledger.builder.entry_event(serial, 1, Event.GET, *end)
+    ledger.builder.entry_event(serial, 1, 0, entry_records.GET)
 
 
 @pytest.fixture
@@ -306,8 +302,7 @@ def test_reading_beside_compaction_in_threads(tmp_path: Path) -> None:
         if number % 50 == 0:
             written.append((place, body))
         else:
-            end = (State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
-            ledger.builder.entry_event(place[0], 1, Event.GET, *end)
+            consume(ledger, place[0])
         if number % 10 == 0:
             ledger.flush()
             kept += written

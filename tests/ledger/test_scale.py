@@ -4,7 +4,6 @@ import shutil
 from functools import partial
 from pathlib import Path
 from random import Random
-from zlib import crc32
 
 import numpy as np
 import pytest
@@ -16,27 +15,25 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.recovery import recovery
 from postroom.ledger.recovery.recovered import PACKED_DTYPE
-from postroom.model.codes import Event, HolderKind, Outcome, State
+from postroom.model.codes import Event, Outcome, State
 from postroom.model.packed import CHUNK_ENTRIES
+from tests.ledger.entry_records import ACQUIRE, CONFIRM, arrival_of
 from tests.ledger.workload import START_US, runs_of
 
 MESSAGES = 100_000
 CONSUMED = 60_000
 OPTIONS = LedgerOptions(journal_file_bytes=4 << 20, reserve_bytes=0, retention_bytes=0)
 BODY = b"x" * 20
-CRC = crc32(BODY)
 
 
 def put(ledger: Ledger, number: int) -> int:
-    head = (1 + number % 2, State.AVAILABLE, Event.PUT, 0, 0, 0, number % 3, 1, 0, 0, 0, 0, 0)
-    return ledger.builder.arrival(*head, BODY, CRC, b"%d" % number, 1, b"", 0, b"", 0)
+    id = {"message_id": b"%d" % number, "message_id_type": 1}
+    return ledger.builder.arrival(arrival_of(1 + number % 2, BODY, priority=number % 3, **id))
 
 
 def consume(ledger: Ledger, serial: int, queue: int) -> None:
-    held, gone, kind = State.GET_UNCONFIRMED, State.DELETED, HolderKind.CONSUMER
-    event = ledger.builder.entry_event
-    event(serial, queue, Event.ACQUIRE, State.AVAILABLE, held, kind, 7, 0, 0, 0, 0, 0, 0)
-    event(serial, queue, Event.CONFIRM, held, gone, kind, 7, Outcome.CONSUMED, 0, 0, 0, 0, 0)
+    ledger.builder.entry_event(serial, queue, 7, ACQUIRE)
+    ledger.builder.entry_event(serial, queue, 7, CONFIRM)
 
 
 @pytest.fixture(scope="module")

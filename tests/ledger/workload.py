@@ -15,6 +15,7 @@ from postroom.ledger.format.records import SET_BASE, ArrivalFlag, RecordType
 from postroom.ledger.recovery.recovered import PACKED_DTYPE, UNBORN_DTYPE, Recovered
 from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.model.codes import DelayCause, Event, HolderKind, Outcome, State
+from tests.ledger.entry_records import arrival_of, event_of
 
 QUEUES = (1, 2, 3)
 ROUTING_SET = SET_BASE + 5
@@ -152,11 +153,14 @@ class Workload:
         event = Event.PUT_HELD if holder else Event.PUT
         name = b"id-%d" % self.builder.next_position
         inline = body if stored and chunks is None else None
-        serial = self.builder.arrival(
-            routing_set, state, event, holder_kind, holder, causes, priority, 0, 9, expiry_us, due_us, 0, 0,
-            inline, crc32(body), name, 1, b"", 0, b"", 0, 0, len(body), 0, 0, chunks,
+        arrival = arrival_of(
+            routing_set, inline, event=event, to_state=state, holder_kind=holder_kind, holder=holder,
+            causes=causes, due_us=due_us, priority=priority, flags=0, producer=9, expiry_us=expiry_us,
+            body_crc=crc32(body), body_len=len(body), chunk_positions=chunks, message_id=name,
+            message_id_type=1,
         )  # fmt: skip
-        place = (serial, self.builder.last_body_offset, len(body))
+        serial = self.builder.arrival(arrival)
+        place = (serial, arrival.body_offset, len(body))
         self.bodies[serial] = body
         queues = ROUTING_QUEUES if routing_set == ROUTING_SET else (routing_set,)
         for queue in queues:
@@ -187,7 +191,11 @@ class Workload:
         failure: int = 0,
     ) -> None:
         change = (int(holder_kind), holder, outcome, int(causes), due_us, delivery, failure)
-        position = self.builder.entry_event(*key, event, self.entries[key].state, to_state, *change, 0)
+        record = event_of(
+            event, self.entries[key].state, to_state, holder_kind, outcome, causes=causes, due_us=due_us,
+            delivery_delta=delivery, failure_delta=failure,
+        )  # fmt: skip
+        position = self.builder.entry_event(*key, holder, record)
         self._apply(key, event, to_state, *change, position, 0)
 
     def _apply(
@@ -267,10 +275,12 @@ class Workload:
             body_serial, body_offset, body_len = entry.body
             flags = ArrivalFlag.BODY_SHARED | (ArrivalFlag.BODY_STORED if entry.stored else 0)
             self._end(key, Event.DEAD_LETTER, Outcome.DEAD_LETTERED)
-            head = (3, State.AVAILABLE, Event.DEAD_LETTER, 0, 0, 0, 4, flags, 0, 0, 0, 0, 0, None, 0)
-            names = (b"dl", 1, b"", 0, b"", 0)
-            shared = (body_serial, body_len, *key, None, body_offset)
-            serial = self.builder.arrival(*head, *names, *shared)
+            arrival = arrival_of(
+                3, event=Event.DEAD_LETTER, flags=flags, message_id=b"dl", message_id_type=1,
+                body_serial=body_serial, body_len=body_len, body_offset=body_offset,
+                parent_serial=key[0], parent_queue=key[1],
+            )  # fmt: skip
+            serial = self.builder.arrival(arrival)
             self.entries[serial, 3] = LiveEntry(
                 entry.body, entry.stored, 4, 0, int(State.AVAILABLE), place=(serial, 0), parent=key[0]
             )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from postroom.manager.consuming.settlement import Modification
 from postroom.manager.kernel.errors import NotHeld
 from postroom.manager.kernel.options import ManagerOptions
 from tests.manager.world import MS, TestSink, World, a_head
@@ -150,7 +151,7 @@ def test_modified_annotations_travel_with_the_next_delivery(world: World) -> Non
     consumer = world.consumer(queue, credit=1)
     world.turn()
     (entry,) = consumer.held
-    world.manager.modify(consumer, entry, False, False, {"x-opt-seen": 1}, world.now_us)
+    world.manager.modify(consumer, entry, Modification(False, False, {"x-opt-seen": 1}), world.now_us)
     world.credit(consumer, 1)
     world.turn()
     assert world.last(b"1").annotations == {"x-opt-seen": 1}

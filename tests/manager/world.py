@@ -9,6 +9,7 @@ from postroom.ledger.format.block import BlockBuilder
 from postroom.ledger.format.records import ARRIVAL, TRANSITION, RecordType
 from postroom.ledger.reading.message_id_hash import hash_id
 from postroom.ledger.storage.body_requests import Body, BodyPlace
+from postroom.manager.consuming.settlement import Modification
 from postroom.manager.kernel.consumer import Consumer, Producer
 from postroom.manager.kernel.effects import Delivery, Effects, IdRead, Sink
 from postroom.manager.kernel.entry import Entry
@@ -171,7 +172,7 @@ class World:
         self.manager.release(consumer, entry, self.now_us)
 
     def fail(self, consumer: Consumer, entry: Entry, not_here: bool = False) -> None:
-        self.manager.modify(consumer, entry, True, not_here, None, self.now_us)
+        self.manager.modify(consumer, entry, Modification(True, not_here), self.now_us)
 
     def close(self, consumer: Consumer, lost: bool = False) -> None:
         self.manager.close_consumer(consumer, self.now_us, lost)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from postroom.model.packed import PACKED_BYTES, PACKED_FIELDS, PACKED_STRUCT, PackedEntry, write_packed
+from postroom.model.packed import PACKED_BYTES, PACKED_FIELDS, PACKED_STRUCT, PackedEntry
 
 U8, U16, U32 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32))
 SERIAL, TIME = st.integers(0, (1 << 63) - 1), st.integers(0, (1 << 62))
@@ -16,7 +16,10 @@ ROWS = st.tuples(SERIAL, SERIAL, TIME, U32, U32, U16, U16, U8, U16)
 
 def packed(row: tuple[int, ...]) -> bytes:
     writer = BytesWriter()
-    write_packed(writer, *row)
+    entry = PackedEntry()
+    for (name, _), value in zip(PACKED_FIELDS, row, strict=False):
+        setattr(entry, name, value)
+    entry.write(writer)
     return writer.getvalue()
 
 

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 import pytest
@@ -26,6 +25,7 @@ from postroom.model.codes import Event, Outcome, State
 from postroom.server.configuration.config import Config
 from postroom.server.exits import Exit, StartError
 from postroom.server.start import make_broker, open_ledger
+from tests.ledger.entry_records import arrival_of
 from tests.ledger.ledger_maker import LedgerMaker
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.restarts import fill
@@ -130,10 +130,7 @@ def unknown_group(maker: LedgerMaker, queue: int, serial: int) -> None:
 
 
 def unknown_arrival_flag(maker: LedgerMaker, queue: int, serial: int) -> None:
-    maker.builder.arrival(
-        queue, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1 << 14,
-        0, 0, 0, 0, 0, b"body", crc32(b"body"), b"", 0, b"", 0, b"", 0, 0, 0, 0, 0,
-    )  # fmt: skip
+    maker.builder.arrival(arrival_of(queue, b"body", flags=1 << 14))
 
 
 UNKNOWN: dict[str, Callable[[LedgerMaker, int, int], object]] = {

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from postroom.ledger.format.entry_records import EntryEvent
 from postroom.ledger.format.records import RecordType
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
@@ -12,6 +13,7 @@ from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places.place import Place
 from postroom.spark.places.slices import plan
+from tests.ledger.entry_records import arrival_of
 
 NOW_US = 1_790_000_000_000_000
 BODY = b"a body that nobody may see" * 20
@@ -50,8 +52,8 @@ class Writer:
         builder = self.ledger.builder
         builder.set_time(self.now_us)
         id = b"id-%06d" % self._number
-        put = (State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 7, 0, 0, 0, 0, BODY, 0, id, 1, b"", 0, b"", 0)
-        serial = builder.arrival(1, *put)
+        put = arrival_of(1, BODY, body_crc=0, producer=7, message_id=id, message_id_type=1)
+        serial = builder.arrival(put)
         if self._number % 100:
             self._event(serial, Event.ACQUIRE, State.AVAILABLE, State.GET_UNCONFIRMED, 0)
             self._event(serial, Event.CONFIRM, State.GET_UNCONFIRMED, State.DELETED, Outcome.CONSUMED)
@@ -62,8 +64,8 @@ class Writer:
         self.ledger.wait()
 
     def _event(self, serial: int, event: int, before: int, after: int, outcome: int) -> None:
-        holder = (HolderKind.CONSUMER, 9)
-        self.ledger.builder.entry_event(serial, 1, event, before, after, *holder, outcome, 0, 0, 0, 0, 0)
+        record = EntryEvent(event, before, after, HolderKind.CONSUMER, outcome)
+        self.ledger.builder.entry_event(serial, 1, 9, record)
 
     def settle(self) -> None:
         """Seal, checkpoint, drop what may go; and say that all is durable."""

@@ -30,6 +30,7 @@ from postroom.manager.consuming.browser import BrowserPart
 from postroom.manager.consuming.dispatch import DispatchPart
 from postroom.manager.consuming.registry import ConsumerPart
 from postroom.manager.consuming.selection import SelectorPart
+from postroom.manager.consuming.settlement import Modification
 from postroom.manager.consuming.unit_turns import UnitOfOrderPart
 from postroom.manager.destinations import registry as queues
 from postroom.manager.destinations import tap
@@ -55,6 +56,7 @@ from postroom.manager.names.remote_queues import Names, names_of
 from postroom.manager.producing import blocked_sends, send
 from postroom.manager.producing import quota_registry as quotas
 from postroom.manager.producing.blocked_sends import BlockedSends
+from postroom.manager.producing.message import Message
 from postroom.manager.producing.quota_registry import QuotaListener
 from postroom.manager.producing.quotas import Quotas, quotas_of
 from postroom.manager.producing.send import SendPart
@@ -78,7 +80,7 @@ from postroom.manager.transactions.commit import LocalTransactionPart
 from postroom.manager.transactions.xa_branch import Branches
 from postroom.manager.transactions.xa_verbs import XaPart
 from postroom.manager.undeliverable.expiry import ExpiryPart
-from postroom.manager.undeliverable.returned_entries import NOT_ASKED, DelayPart
+from postroom.manager.undeliverable.returned_entries import DelayPart
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
@@ -370,7 +372,7 @@ class QueueManager(ResourceManager):
         """
         core = self.core
         core.begin(now_us)
-        send.send(core, producer, queue, head, body, None, len(body), sink, token, transaction)
+        send.send(core, producer, queue, Message(head, body), sink, token, transaction)
         turn.finish(self.core)
 
     def refused(
@@ -412,8 +414,8 @@ class QueueManager(ResourceManager):
         body: bytes | None = None
         if not upload.chunks:
             whole, body = None, b""
-        size, producer = upload.size_bytes, upload.producer
-        answer = send.send(self.core, producer, queue, head, body, whole, size, sink, token, transaction)
+        message = Message(head, body, whole)
+        answer = send.send(self.core, upload.producer, queue, message, sink, token, transaction)
         if answer in (send.REFUSED, send.DROPPED):
             abort(self.core, upload)
         upload.over = True
@@ -479,29 +481,21 @@ class QueueManager(ResourceManager):
         self,
         consumer: Consumer,
         entry: Entry,
-        failed: bool,
-        undeliverable_here: bool,
-        annotations: dict[str, object] | None,
+        change: Modification,
         now_us: i64,
         token: i64 = -1,
         transaction: Transaction | None = None,
-        delay_us: i64 = NOT_ASKED,
     ) -> None:
-        """Back to its place; ``failed`` raises both counts, ``undeliverable_here`` keeps it from this
-        consumer.
-
-        ``annotations`` are merged into the message's for later deliveries. ``delay_us``: how long a failed
-        one is to wait, instead of the queue's delay. Raises LimitExceeded.
-        """
+        """Back to its place, with what has changed. Raises LimitExceeded."""
         self.core.begin(now_us)
         if transaction is None:
-            settlement.modify(self.core, consumer, entry, failed, undeliverable_here, annotations, delay_us)
+            settlement.modify(self.core, consumer, entry, change)
         else:
-            event = n.EVENT_FAIL if failed else n.EVENT_RELEASE
+            event = n.EVENT_FAIL if change.failed else n.EVENT_RELEASE
             receipt = transactions.dispose(self.core, transaction, consumer, entry, event, token < 0)
-            receipt.not_here = undeliverable_here
-            receipt.annotations = annotations
-            receipt.delay_us = delay_us
+            receipt.not_here = change.undeliverable_here
+            receipt.annotations = change.annotations
+            receipt.delay_us = change.delay_us
         self._settled(consumer, token)
 
     def reject(

@@ -317,11 +317,11 @@ def _entry(queue: Queue, row: "EntryRow") -> Entry:
         row.priority,
         row.flags & ~n.FLAG_RECEIVED,
         row.expiry_us,
-        row.body_serial,
         row.body_offset,
         row.body_len,
         None,
     )
+    entry.body_serial = row.body_serial
     entry.place = row.place_position
     entry.ordinal = row.place_ordinal
     entry.due_us = row.due_us

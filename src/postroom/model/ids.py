@@ -9,6 +9,8 @@ from typing import Final, NamedTuple, final
 
 from mypy_extensions import i64
 
+from postroom.model.message import RecordedProperties
+
 UNIQUE_ID: Final = 0
 MESSAGE_ID: Final = 1
 CORRELATION_ID: Final = 2
@@ -45,21 +47,11 @@ def unpack_unique_id(packed: bytes) -> UniqueId:
 
 
 @final
-class MessageIds:
-    """The ids of one message, as bytes; a type of 0 (IdType.NONE) says that it has no such id."""
+class MessageIds(RecordedProperties):
+    """The ids of one message: a unique id of b"" is derived, a type of 0 (IdType.NONE) says that there is no
+    such id. What else the arrival says is known where it has been read back."""
 
-    __slots__ = (
-        "correlation_id",
-        "correlation_id_type",
-        "creation_us",
-        "group_id",
-        "group_sequence",
-        "message_id",
-        "message_id_type",
-        "parent_queue",
-        "parent_serial",
-        "unique_id",
-    )
+    __slots__ = ("parent_queue", "parent_serial")
 
     def __init__(
         self,
@@ -69,17 +61,12 @@ class MessageIds:
         correlation_id: bytes,
         correlation_id_type: i64,
     ) -> None:
+        super().__init__()
         self.unique_id = unique_id
-        """Its own, packed; b"" if it is derived."""
         self.message_id = message_id
-        self.message_id_type: i64 = message_id_type
+        self.message_id_type = message_id_type
         self.correlation_id = correlation_id
-        self.correlation_id_type: i64 = correlation_id_type
-
-        # What else the arrival says, where it has been read back.
-        self.creation_us: i64 = 0
-        self.group_id = b""
-        self.group_sequence: i64 = 0
+        self.correlation_id_type = correlation_id_type
         self.parent_queue: i64 = 0
         """Where what it was made of lay (dead letters, moves); 0: it was put."""
         self.parent_serial: i64 = 0

@@ -48,7 +48,7 @@ _TWO_32: Final = 0x1_0000_0000
 
 @final
 class PackedEntry:
-    """One record, unpacked. Reused by readers: `read` overwrites it."""
+    """One record, unpacked. Reused by readers and writers: `read` overwrites it."""
 
     __slots__ = (
         "body_len",
@@ -91,31 +91,18 @@ class PackedEntry:
         self.priority = (rest >> 32) & 0xFF
         self.flags = (rest >> 40) & _MASK_16
 
-
-def write_packed(
-    w: BytesWriter,
-    serial: i64,
-    body_serial: i64,
-    expiry_us: i64,
-    body_offset: i64,
-    body_len: i64,
-    delivery_count: i64,
-    failure_count: i64,
-    priority: i64,
-    flags: i64,
-) -> None:
-    """Append one record. Counts above 65,535 are held at that."""
-    write_i64_le(w, serial)
-    write_i64_le(w, body_serial)
-    write_i64_le(w, expiry_us)
-    if body_len >= _SIGN_32:
-        body_len -= _TWO_32
-    write_i64_le(w, body_offset | body_len << 32)
-    if delivery_count > _MASK_16:
-        delivery_count = _MASK_16
-    if failure_count > _MASK_16:
-        failure_count = _MASK_16
-    write_i64_le(w, delivery_count | failure_count << 16 | priority << 32 | flags << 40)
+    def write(self, w: BytesWriter) -> None:
+        """Append the fields as one record. Counts above 65,535 are held at that."""
+        write_i64_le(w, self.serial)
+        write_i64_le(w, self.body_serial)
+        write_i64_le(w, self.expiry_us)
+        body_len = self.body_len
+        if body_len >= _SIGN_32:
+            body_len -= _TWO_32
+        write_i64_le(w, self.body_offset | body_len << 32)
+        deliveries = min(self.delivery_count, _MASK_16)
+        failures = min(self.failure_count, _MASK_16)
+        write_i64_le(w, deliveries | failures << 16 | self.priority << 32 | self.flags << 40)
 
 
 def write_plain_places(w: BytesWriter, data: bytes, count: i64) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 import pytest
@@ -23,13 +22,12 @@ from postroom.ledger.format.records import SET_BASE, ArrivalFlag, RecordType
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.reading.body_reader import BodyReader, BodyState
-from postroom.model.codes import Event, State
+from tests.ledger.entry_records import GET, arrival_of, put_chunks
 from tests.ledger.workload import START_US
 
 OPTIONS = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0)
 SECOND_US = 1_000_000
 RETENTION_S = 1000
-GET = (State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
 KEPT, PLAIN, OTHER = 1, 2, 3
 """Queues: one that retains bodies, one that doesn't, one that is only there to make work."""
 BOTH = SET_BASE + 1
@@ -41,6 +39,8 @@ class Broker:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.now_us = START_US
+        self.offsets: dict[int, int] = {}
+        """Where the body of each message lies."""
         self.ledger = self.open()
         for queue, definition in ((KEPT, {"body_retention_s": RETENTION_S}), (PLAIN, {}), (OTHER, {})):
             detail = json.dumps({"name": f"q{queue}", **definition}).encode()
@@ -53,29 +53,25 @@ class Broker:
 
     def put(self, queue: int, body: bytes, of: tuple[int, int] = (0, 0)) -> int:
         """`of`: (serial, offset) of the body that is shared."""
-        flags = int(ArrivalFlag.DURABLE)
-        more = {}
+        arrival = arrival_of(queue, body, body_len=len(body))
         if of[0]:
-            flags |= int(ArrivalFlag.BODY_SHARED | ArrivalFlag.BODY_STORED)
-            more = {"body_serial": of[0], "body_offset": of[1], "parent_serial": of[0], "parent_queue": PLAIN}
-        head = (queue, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, flags, 0, 0, 0, 0, 0)
-        names = (b"", 0, b"", 0, b"", 0)
-        stored = None if of[0] else body
-        return self.ledger.builder.arrival(*head, stored, crc32(body), *names, body_len=len(body), **more)
+            arrival.body = None
+            arrival.flags |= int(ArrivalFlag.BODY_SHARED | ArrivalFlag.BODY_STORED)
+            arrival.body_serial, arrival.body_offset = of
+            arrival.parent_serial, arrival.parent_queue = of[0], PLAIN
+        serial = self.ledger.builder.arrival(arrival)
+        self.offsets[serial] = arrival.body_offset
+        return serial
 
     def put_in_chunks(self, queue: int, body: bytes) -> int:
         positions: list[int] = []
         for at in range(0, len(body), 3000):
             upload = positions[0] if positions else 0
             positions.append(int(self.ledger.builder.body_chunk(upload, body[at : at + 3000])))
-        head = (queue, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
-        names = (b"", 0, b"", 0, b"", 0)
-        return self.ledger.builder.arrival(
-            *head, None, crc32(body), *names, body_len=len(body), chunk_positions=positions
-        )
+        return put_chunks(self.ledger.builder, positions, body, queue)[0]
 
     def get(self, serial: int, queue: int) -> None:
-        self.ledger.builder.entry_event(serial, queue, Event.GET, *GET)
+        self.ledger.builder.entry_event(serial, queue, 0, GET)
 
     def work(self, rounds: int = 30) -> None:
         """So much that files are sealed, checkpoints made and sparse files rewritten."""
@@ -157,8 +153,7 @@ def test_a_body_in_chunks_stays_whole(broker: Broker) -> None:
 
 def test_a_shared_body_stays_for_the_child_s_queue(broker: Broker) -> None:
     parent = broker.put(PLAIN, b"dead" * 100)
-    offset = broker.ledger.builder.last_body_offset
-    child = broker.put(KEPT, b"dead" * 100, (parent, offset))
+    child = broker.put(KEPT, b"dead" * 100, (parent, broker.offsets[parent]))
     broker.get(parent, PLAIN)
     broker.work()
     broker.get(child, KEPT)

@@ -27,6 +27,7 @@ from postroom.ledger.format.headers import (
 )
 from postroom.ledger.format.layout import ARRIVAL_DTYPE, GROUP_DTYPE, RANGE_DTYPE, TRANSITION_DTYPE
 from postroom.ledger.format.records import LATER_DEFINING_TYPES, ArrivalFlag, RecordType
+from tests.ledger.entry_records import arrival_of, event_of, put, put_chunks
 
 u8, u16 = st.integers(0, 2**8 - 1), st.integers(0, 2**16 - 1)
 u32, i63 = st.integers(0, 2**32 - 1), st.integers(0, 2**63 - 1)
@@ -35,7 +36,7 @@ names = st.binary(max_size=40)
 ARRIVAL_FIELDS = {
     "routing_set": u32, "to_state": u8, "event": u8, "holder_kind": u8, "holder": u32, "causes": u8,
     "priority": u8, "flags": u16, "producer": u32, "expiry_us": i63, "due_us": i63, "creation_us": i63,
-    "message_format": u32, "body": st.none() | st.binary(max_size=60), "body_crc": u32, "message_id": names,
+    "body": st.none() | st.binary(max_size=60), "body_crc": u32, "message_id": names,
     "message_id_type": u8, "correlation_id": names, "correlation_id_type": u8, "group_id": names,
     "group_sequence": u32, "body_serial": i63, "body_len": u32, "parent_serial": i63, "parent_queue": u32,
     "unique_id": names,
@@ -45,6 +46,8 @@ EVENT_FIELDS = {
     "holder": u32, "outcome": u8, "causes": u8, "due_us": i63, "delivery_delta": u8, "failure_delta": u8,
     "flags": u8,
 }  # fmt: skip
+
+WHOSE = ("serial", "queue", "holder")
 
 
 def taken(builder: BlockBuilder) -> SealedParts:
@@ -68,8 +71,9 @@ def test_arrival_fields_survive(messages: list[dict[str, object]], time_us: int,
     builder = BlockBuilder(first, time_us)
     offsets = []
     for message in messages:
-        builder.arrival(**message)  # type: ignore[arg-type]
-        offsets.append(builder.last_body_offset)
+        arrival = arrival_of(1, **message)  # type: ignore[arg-type]
+        builder.arrival(arrival)
+        offsets.append(arrival.body_offset)
     parts = taken(builder)
     rows = np.frombuffer(parts.arrivals, ARRIVAL_DTYPE)
     assert (parts.first_position, parts.last_position) == (first, first + len(messages) - 1)
@@ -104,8 +108,9 @@ def _check_body(row: np.void, message: dict[str, object], parts: SealedParts, of
 def test_event_fields_survive(events: list[dict[str, int]], detail: bytes) -> None:
     builder = BlockBuilder(1, 5)
     for event in events:
-        builder.entry_event(**event)
-        builder.entry_event_detail(**event, detail=detail)
+        fields = {name: value for name, value in event.items() if name not in WHOSE}
+        for told in (b"", detail):
+            builder.entry_event(*(event[name] for name in WHOSE), event_of(**fields, detail=told))
     parts = taken(builder)
     rows = np.frombuffer(parts.transitions, TRANSITION_DTYPE)
     for number, row in enumerate(rows):
@@ -156,9 +161,7 @@ def test_chunks_are_listed(chunks: list[bytes]) -> None:
     positions = [builder.body_chunk(0, chunks[0])]
     positions += [builder.body_chunk(positions[0], chunk) for chunk in chunks[1:]]
     body = b"".join(chunks)
-    head = (1, 3, 1, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, None, crc32(body), b"", 0, b"", 0, b"", 0)
-    builder.arrival(*head, body_len=len(body), chunk_positions=positions)
-    offset = builder.last_body_offset
+    _, offset, _ = put_chunks(builder, positions, body)
     parts = taken(builder)
     row = np.frombuffer(parts.arrivals, ARRIVAL_DTYPE)[0]
     assert offset & CHUNKED_OFFSET and int(row["body_offset"]) == offset
@@ -183,9 +186,8 @@ def test_uploads_that_are_not_open_are_refused() -> None:
         builder.abort_upload(upload)
     with pytest.raises(UploadUnknownError):
         builder.body_chunk(upload, b"y")
-    head = (1, 3, 1, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, None, 0, b"", 0, b"", 0, b"", 0)
     with pytest.raises(UploadUnknownError):
-        builder.arrival(*head, body_len=1, chunk_positions=[upload])
+        put_chunks(builder, [upload], b"x")
 
 
 def test_time_does_not_go_back() -> None:
@@ -199,14 +201,13 @@ def test_time_does_not_go_back() -> None:
 def test_blocks_are_closed_only_at_boundaries() -> None:
     builder = BlockBuilder()
     body = bytes(ROLL_BYTES // 2)
-    head = (1, 3, 1, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, body, 0, b"", 0, b"", 0, b"", 0)
-    builder.arrival(*head)
+    put(builder, body)
     builder.boundary()
-    builder.arrival(*head)
-    builder.arrival(*head)
+    put(builder, body)
+    put(builder, body)
     assert builder.take() is not None and builder.empty()
     for _ in range(5):
-        builder.arrival(*head)
+        put(builder, body)
         builder.boundary()
     assert builder.waiting_bytes() > 5 * len(body)
     assert [taken(builder).arrival_count() for _ in range(3)] == [2, 2, 1]

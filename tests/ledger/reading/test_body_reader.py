@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from random import Random
-from zlib import crc32
 
 import numpy as np
 import pytest
@@ -25,47 +24,47 @@ from postroom.ledger.reading.body_reader import (
     check_bodies,
 )
 from postroom.ledger.reading.message_image import HEADER, MESSAGES_MAGIC, decode_messages, encode_messages
-from postroom.model.codes import Event, State
+from postroom.ledger.storage.body_requests import BodyPlace
+from postroom.model.codes import Event
+from tests.ledger import entry_records
+from tests.ledger.entry_records import GET, arrival_of, put_chunks
 from tests.ledger.files import bodies_of, opened
 
 SMALL = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0)
 LARGE = LedgerOptions(reserve_bytes=0)
-GET = (State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
 
 
 def put(ledger: Ledger, body: bytes | None, name: bytes = b"", correlation: bytes = b"") -> int:
-    head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
-    names = (name, 4 if name else 0, correlation, 4 if correlation else 0, b"", 0)
-    return ledger.builder.arrival(*head, body, crc32(body or b""), *names, body_len=len(body or b""))
+    arrival = arrival_of(
+        1, body, message_id=name, message_id_type=4 if name else 0,
+        correlation_id=correlation, correlation_id_type=4 if correlation else 0,
+    )  # fmt: skip
+    return ledger.builder.arrival(arrival)
 
 
-def put_in_chunks(ledger: Ledger, body: bytes, size: int = 1000) -> int:
+def put_in_chunks(ledger: Ledger, body: bytes, size: int = 1000) -> BodyPlace:
     """Blocks end between the chunks."""
     positions: list[int] = []
     for at in range(0, len(body), size):
         upload = positions[0] if positions else 0
         positions.append(int(ledger.builder.body_chunk(upload, body[at : at + size])))
         ledger.flush()
-    head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
-    names = (b"", 0, b"", 0, b"", 0)
-    return ledger.builder.arrival(
-        *head, None, crc32(body), *names, body_len=len(body), chunk_positions=positions
-    )
+    return put_chunks(ledger.builder, positions, body)
 
 
-def share(ledger: Ledger, parent: int, offset: int, size: int) -> int:
+def share(ledger: Ledger, body: BodyPlace) -> int:
     """A child that has its parent's body; as the manager writes it, without the CRC."""
+    parent, offset, size = body
     flags = int(ArrivalFlag.DURABLE | ArrivalFlag.BODY_STORED | ArrivalFlag.BODY_SHARED)
-    head = (2, State.AVAILABLE, Event.MOVE, 0, 0, 0, 4, flags, 0, 0, 0, 0, 0)
-    names = (b"", 0, b"", 0, b"", 0)
-    return ledger.builder.arrival(
-        *head, None, 0, *names,
-        body_serial=parent, body_len=size, parent_serial=parent, parent_queue=1, body_offset=offset,
+    arrival = arrival_of(
+        2, event=Event.MOVE, flags=flags, body_serial=parent, body_offset=offset, body_len=size,
+        parent_serial=parent, parent_queue=1,
     )  # fmt: skip
+    return ledger.builder.arrival(arrival)
 
 
 def get(ledger: Ledger, serial: int) -> None:
-    ledger.builder.entry_event(serial, 1, Event.GET, *GET)
+    ledger.builder.entry_event(serial, 1, 0, GET)
 
 
 def settle(ledger: Ledger) -> None:
@@ -206,15 +205,10 @@ def test_without_the_right_bodies_are_withheld_and_arrivals_are_not(tmp_path: Pa
 @pytest.mark.parametrize("kind", ["journal", "bodies", "packed"])
 def test_shared_and_chunked_bodies(tmp_path: Path, kind: str) -> None:
     ledger = opened(tmp_path, SMALL)
-    plain = put(ledger, b"plain")
-    offset = ledger.builder.last_body_offset
+    plain = entry_records.put(ledger.builder, b"plain")
     large = bytes(range(256)) * 40
     chunked = put_in_chunks(ledger, large)
-    chunked_offset = ledger.builder.last_body_offset
-    children = [
-        share(ledger, plain, offset, 5),
-        share(ledger, chunked, chunked_offset, len(large)),
-    ]
+    children = [share(ledger, plain), share(ledger, chunked)]
     dead = put(ledger, bytes(60 << 10))
     if kind != "journal":
         put(ledger, bytes(60 << 10))
@@ -227,7 +221,7 @@ def test_shared_and_chunked_bodies(tmp_path: Path, kind: str) -> None:
     settle(ledger)
     kinds = {path.suffix for path in tmp_path.iterdir()}
     assert kind == "bodies" or f".{kind}" in kinds
-    found = BodyReader(tmp_path).read(serials(chunked, *children, plain))
+    found = BodyReader(tmp_path).read(serials(chunked[0], *children, plain[0]))
     assert bodies_of(found) == [large, b"plain", large, b"plain"]
     assert not found.errors and not check_bodies(found).errors
     ledger.close()
@@ -240,12 +234,15 @@ def test_rows_of_every_kind_in_any_order(tmp_path: Path, size: int) -> None:
     expected: dict[int, bytes] = {}
     for number in range(400):
         body = random.randbytes(size)
-        serial = put_in_chunks(ledger, body, 400) if number % 40 == 13 else put(ledger, body)
-        expected[serial] = body
+        if number % 40 == 13:
+            place = put_in_chunks(ledger, body, 400)
+        else:
+            place = entry_records.put(ledger.builder, body)
+        expected[place[0]] = body
         if number % 10 == 3:
-            expected[share(ledger, serial, ledger.builder.last_body_offset, len(body))] = body
+            expected[share(ledger, place)] = body
         elif 5 <= number % 100 < 50:
-            get(ledger, serial)
+            get(ledger, place[0])
         if number % 100 == 99:
             settle(ledger)
     harmed = [serial for number, serial in enumerate(sorted(expected)) if number % 17 == 2]
@@ -301,15 +298,15 @@ def test_a_damaged_body_is_told_and_the_others_are_there(tmp_path: Path) -> None
 
 def test_damage_in_a_shared_body_and_in_a_chunk_is_told(tmp_path: Path) -> None:
     ledger = opened(tmp_path)
-    plain = put(ledger, b"first body")
-    of_plain = share(ledger, plain, ledger.builder.last_body_offset, 10)
+    plain = entry_records.put(ledger.builder, b"first body")
+    of_plain = share(ledger, plain)
     chunked = put_in_chunks(ledger, b"a" * 1500 + b"middle" + b"b" * 1500)
-    of_chunked = share(ledger, chunked, ledger.builder.last_body_offset, 3006)
+    of_chunked = share(ledger, chunked)
     settle(ledger)
     ledger.close()
     damage(tmp_path, b"first body", b"fIrst body")
     damage(tmp_path, b"middle", b"mIddle")
-    for wanted in ((of_plain, of_chunked), (plain, chunked)):
+    for wanted in ((of_plain, of_chunked), (plain[0], chunked[0])):
         found = BodyReader(tmp_path).read(serials(*wanted))
         assert set(found.errors) == {0, 1} and bodies_of(found) == [b"", b""]
         unchecked = BodyReader(tmp_path).read(serials(*wanted), check=False)

@@ -1,7 +1,5 @@
 """Ids of arrivals read back by serial, wherever the arrival lies by now, and their hashes."""
 
-from zlib import crc32
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +7,9 @@ from hypothesis import strategies as st
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.reading.message_id_hash import hash_id, hash_ids
 from postroom.ledger.reading.message_id_index import HashedIds
-from postroom.model.codes import Event, State
+from postroom.model.codes import Event
 from postroom.model.ids import MESSAGE_ID, UNIQUE_ID, MessageIds, pack_unique_id, unpack_unique_id
+from tests.ledger.entry_records import GET, arrival_of
 from tests.ledger.retention.short_history import BODY, SECOND_US, Broker
 from tests.ledger.workload import START_US
 
@@ -30,13 +29,13 @@ class IdBroker(Broker):
             self.count += 1
             builder.set_time(START_US + self.count * SECOND_US)
             told = _ids_of(self.count)
-            head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
-            serial = builder.arrival(*head, BODY, crc32(BODY), *told[1:], b"", 0, unique_id=told[0])
+            arrival = arrival_of(1, BODY)
+            arrival.properties = MessageIds(*told)
+            serial = builder.arrival(arrival)
             if self.count % self.keep_every == 0:
                 self.told[serial] = told
             else:
-                end = (State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
-                builder.entry_event(serial, 1, Event.GET, *end)
+                builder.entry_event(serial, 1, 0, GET)
             if self.count % 10 == 0:
                 self.ledger.flush()
                 while self.ledger.maintenance_step():
@@ -93,28 +92,10 @@ def test_a_child_has_the_ids_that_its_body_came_with() -> None:
     broker = IdBroker(LedgerOptions(reserve_bytes=0), keep_every=1)
     broker.put(1)
     ((parent, told),) = broker.told.items()
-    head = (
-        2,
-        State.AVAILABLE,
-        Event.DEAD_LETTER,
-        0,
-        0,
-        0,
-        4,
-        1 | 2 | 8,
-        0,
-        0,
-        0,
-        0,
-        0,
-        None,
-        0,
-        b"",
-        0,
-        b"",
-        0,
+    arrival = arrival_of(
+        2, event=Event.DEAD_LETTER, flags=1 | 2 | 8, body_serial=parent, body_len=9, parent_serial=parent
     )
-    child = broker.ledger.builder.arrival(*head, b"", 0, body_serial=parent, body_len=9, parent_serial=parent)
+    child = broker.ledger.builder.arrival(arrival)
     broker.ledger.flush()
     read = broker.ledger.read_ids([child, parent, 999])
     assert [_as_told(ids) for ids in read[:2]] == [told, told]

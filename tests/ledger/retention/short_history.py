@@ -1,14 +1,13 @@
 """A ledger that keeps little history."""
 
 from pathlib import Path
-from zlib import crc32
 
 from postroom.ledger.format.file_names import Listing
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.events_image import load_image
 from postroom.ledger.storage.writer import InlineWriter
-from postroom.model.codes import Event, State
+from tests.ledger.entry_records import GET, put
 from tests.ledger.workload import START_US
 from tests.simulation.disk import SimDisk
 
@@ -41,14 +40,12 @@ class Broker:
         for _ in range(messages):
             self.count += 1
             builder.set_time(START_US + self.count * SECOND_US)
-            head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
-            serial = builder.arrival(*head, BODY, crc32(BODY), b"id", 1, b"", 0, b"", 0)
+            place = put(builder, BODY, message_id=b"id", message_id_type=1)
             if self.count % self.keep_every == 0:
-                self.kept.append((serial, builder.last_body_offset, len(BODY)))
+                self.kept.append(place)
             else:
-                self.ended.append((serial, builder.last_body_offset, len(BODY)))
-                end = (State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
-                builder.entry_event(serial, 1, Event.GET, *end)
+                self.ended.append(place)
+                builder.entry_event(place[0], 1, 0, GET)
             if self.count % 10 == 0:
                 self.settle()
 

@@ -6,7 +6,6 @@ may; the folder is recovered from before each of its disk operations, as in ``te
 
 from itertools import pairwise
 from random import Random
-from zlib import crc32
 
 import pytest
 
@@ -17,8 +16,8 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.retention.leases import Lease
 from postroom.ledger.storage.events_image import load_image
-from postroom.model.codes import Event, State
 from tests.ledger.cut_disk import CutDisk
+from tests.ledger.entry_records import GET, put
 from tests.ledger.histories import opened
 from tests.ledger.workload import START_US
 from tests.simulation.disk import SimDisk
@@ -61,10 +60,8 @@ class Run:
         builder = self.ledger.builder
         builder.set_time(self.now_us)
         for _ in range(MESSAGES_A_BLOCK):
-            head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
-            serial = builder.arrival(*head, BODY, crc32(BODY), b"", 0, b"", 0, b"", 0)
-            self.bodies.append((serial, builder.last_body_offset, len(BODY)))
-            builder.entry_event(serial, 1, Event.GET, State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
+            self.bodies.append(put(builder, BODY))
+            builder.entry_event(self.bodies[-1][0], 1, 0, GET)
         if self.random.random() < 0.4:
             self.change_a_lease()
         self.broken |= {lease.reason for lease in self.ledger.tend(self.now_us)}

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from zlib import crc32
 
 import pytest
 
@@ -15,19 +14,12 @@ from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.ledger.storage.disk import RealDisk, RealFile
 from postroom.ledger.storage.writer import InlineWriter
-from postroom.model.codes import Event, State
+from tests.ledger.entry_records import GET, put, put_chunks
 from tests.ledger.files import LARGE, flip, opened
 from tests.ledger.workload import START_US
 from tests.simulation.disk import SimDisk, SimFile
 
 SMALL = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0)
-GET = (State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
-
-
-def put(ledger: Ledger, body: bytes) -> BodyPlace:
-    head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
-    serial = ledger.builder.arrival(*head, body, crc32(body), b"", 0, b"", 0, b"", 0)
-    return serial, ledger.builder.last_body_offset, len(body)
 
 
 @pytest.fixture
@@ -52,12 +44,12 @@ def filled(ledger: Ledger, random: Random) -> tuple[list[BodyPlace], list[bytes]
     places, bodies = [], []
     for number in range(1200):
         body = random.randbytes(random.choice((1, 20, 300, 1000)))
-        place = put(ledger, body)
+        place = put(ledger.builder, body)
         if number > 900 or number % 7 == 0:
             places.append(place)
             bodies.append(body)
         else:
-            ledger.builder.entry_event(place[0], 1, Event.GET, *GET)
+            ledger.builder.entry_event(place[0], 1, 0, GET)
         if random.random() < 0.1:
             ledger.flush()
             ledger.maintenance_step()
@@ -87,23 +79,23 @@ def test_any_bodies_in_any_order_from_any_file(tmp_path: Path, seed: int) -> Non
 def test_more_than_one_read_takes(ledger: Ledger) -> None:
     random = Random(5)
     bodies = [random.randbytes(200_000) for _ in range(12)]
-    places = [put(ledger, body) for body in bodies]
+    places = [put(ledger.builder, body) for body in bodies]
     ledger.flush()
     assert ledger.read_bodies(places) == bodies
     assert at_once(ledger, places[::-1]) == bodies[::-1]
 
 
 def test_what_is_not_durable_is_in_no_file(ledger: Ledger) -> None:
-    durable = put(ledger, b"durable")
+    durable = put(ledger.builder, b"durable")
     ledger.flush()
-    waiting = put(ledger, b"not yet")
+    waiting = put(ledger.builder, b"not yet")
     assert ledger.read_bodies([durable, waiting]) == [b"durable", b""]
 
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_a_damaged_body_stands_for_itself_alone(ledger: Ledger, tmp_path: Path, cached: bool) -> None:
     bodies = [b"first" * 9, b"second" * 9, b"third" * 9]
-    places = [put(ledger, body) for body in bodies]
+    places = [put(ledger.builder, body) for body in bodies]
     ledger.flush()
     (journal,) = tmp_path.glob("*.journal")
     at = journal.read_bytes().index(bodies[1])
@@ -118,7 +110,7 @@ def test_a_damaged_body_stands_for_itself_alone(ledger: Ledger, tmp_path: Path, 
 
 @pytest.mark.parametrize("part", ["trailer", "length"])
 def test_other_damage_to_a_body(ledger: Ledger, tmp_path: Path, part: str) -> None:
-    places = [put(ledger, b"one" * 9), put(ledger, b"two" * 9)]
+    places = [put(ledger.builder, b"one" * 9), put(ledger.builder, b"two" * 9)]
     ledger.flush()
     (journal,) = tmp_path.glob("*.journal")
     end = journal.read_bytes().index(b"two" * 9) + 27
@@ -137,17 +129,12 @@ def large(ledger: Ledger, chunks: list[bytes]) -> BodyPlace:
     positions: list[int] = []
     for chunk in chunks:
         positions.append(builder.body_chunk(positions[0] if positions else 0, chunk))
-    whole = b"".join(chunks)
-    head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
-    serial = builder.arrival(
-        *head, None, crc32(whole), b"", 0, b"", 0, b"", 0, body_len=len(whole), chunk_positions=positions
-    )
-    return serial, builder.last_body_offset, len(whole)
+    return put_chunks(builder, positions, b"".join(chunks))
 
 
 def test_a_body_in_chunks_is_not_read_at_once(ledger: Ledger) -> None:
     chunks = [b"a" * 1000, b"", b"b" * 2000]
-    place, plain = large(ledger, chunks), put(ledger, b"plain")
+    place, plain = large(ledger, chunks), put(ledger.builder, b"plain")
     ledger.flush()
     assert ledger.read_bodies([plain, place]) == [b"plain", b"".join(chunks)]
     assert ledger.read_cached_bodies([plain, place]) is None
@@ -156,7 +143,7 @@ def test_a_body_in_chunks_is_not_read_at_once(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("part", ["chunk", "list"])
 def test_damage_to_a_body_in_chunks(ledger: Ledger, tmp_path: Path, part: str) -> None:
-    place, plain = large(ledger, [b"a" * 1000, b"b" * 2000]), put(ledger, b"plain")
+    place, plain = large(ledger, [b"a" * 1000, b"b" * 2000]), put(ledger.builder, b"plain")
     ledger.flush()
     (journal,) = tmp_path.glob("*.journal")
     data = journal.read_bytes()
@@ -172,7 +159,7 @@ def test_a_disk_that_has_to_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
     ledger = Ledger.open(
         Path("simulated"), LARGE, START_US, disk=disk, writer=InlineWriter(disk), maintenance="manual"
     )
-    place = put(ledger, b"body")
+    place = put(ledger.builder, b"body")
     ledger.flush()
     assert ledger.read_cached_bodies([place]) is None
     assert ledger.read_bodies([place]) == [b"body"]

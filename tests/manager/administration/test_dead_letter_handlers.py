@@ -20,6 +20,7 @@ from postroom.manager.administration.dead_letter_handlers import (
     Relay,
     without_header,
 )
+from postroom.manager.consuming.settlement import Modification
 from postroom.manager.headers.dead_letter_header import DEAD_LETTER
 from postroom.manager.headers.transmission_header import take_transmission
 from postroom.manager.kernel.errors import (
@@ -255,7 +256,7 @@ def test_annotations_that_outcomes_have_added_go_with_it(world: World) -> None:
     consumer = world.consumer(queue, 1)
     world.turn()
     (entry,) = world.held(consumer)
-    world.manager.modify(consumer, entry, False, False, {"x-opt-more": 1}, world.now_us)
+    world.manager.modify(consumer, entry, Modification(False, False, {"x-opt-more": 1}), world.now_us)
     world.close(consumer)
     world.turn()
     relay(world, queue, only(world, queue), "target")

@@ -204,11 +204,15 @@ def written(path: Path) -> list[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             name = _last_name(node.func)
-            if name in ("entry_event", "entry_event_detail", "Group", "groups_of", "group_of_many"):
+            if name in ("entry_event", "EntryEvent", "Group", "groups_of", "group_of_many"):
                 found.append(f"{path.name}:{node.lineno}: {name}")
             states = [each.attr for each in node.args if isinstance(each, ast.Attribute)]
-            if name == "arrival" and set(states) & set(State.__members__):
+            if name == "Arrival" and set(states) & set(State.__members__):
                 found.append(f"{path.name}:{node.lineno}: {name} in a state")
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
+            named = [each.attr for each in node.targets if isinstance(each, ast.Attribute)]
+            if "to_state" in named and node.value.attr in State.__members__:
+                found.append(f"{path.name}:{node.lineno}: to_state")
         elif isinstance(node, ast.Attribute) and node.attr in ("ENTRY_EVENT", "GROUP_EVENT", "DECISION"):
             found.append(f"{path.name}:{node.lineno}: {node.attr}")
     return found

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.quota_pool import STRETCH_SENDS, Line
 from postroom.manager.producing.blocked_sends import BlockedSend
+from postroom.manager.producing.message import Message
 from postroom.manager.queues.queue import Queue
 from tests.manager.topic_world import TopicWorld
 from tests.manager.world import TestSink, World, a_head
@@ -81,7 +82,7 @@ def some_sends(sizes: list[int]) -> list[BlockedSend]:
     for number in range(SENDS):
         producer = world.manager.open_producer("p", "c", "", 1000)
         size = sizes[number % len(sizes)]
-        send = BlockedSend(producer, queue, a_head(), None, None, size, sink, number, None, 0)
+        send = BlockedSend(producer, queue, Message(a_head(), bytes(size)), sink, number, None, 0)
         send.order, producer.waiting = number + 1, [send]
         made.append(send)
     return made

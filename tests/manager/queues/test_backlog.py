@@ -54,7 +54,7 @@ def test_counts_and_places_are_kept() -> None:
     backlog = Backlog(queue, 4)
     backlog.append(1, 1, 0, 0, 10, 3)
     for serial, place, ordinal in [(5, 20, 0), (3, 20, 1), (30, 30, 0)]:
-        entry = Entry(queue, serial, 4, 3, 0, serial, 0, 10, None)
+        entry = Entry(queue, serial, 4, 3, 0, 0, 10, None)
         entry.place, entry.ordinal = place, ordinal
         entry.delivery_count, entry.failure_count = 2, 70_000
         backlog.append_entry(entry, False)
@@ -67,7 +67,7 @@ def test_objects_keep_their_identity_in_the_backlog() -> None:
     queue = a_queue()
     backlog = Backlog(queue, 4)
     backlog.append(1, 1, 0, 0, 10, 3)
-    kept = Entry(queue, 2, 4, 0, 0, 2, 0, 10, b"in memory")
+    kept = Entry(queue, 2, 4, 0, 0, 0, 10, b"in memory")
     backlog.append_entry(kept, True)
     assert backlog.take(10)[1] is kept
 

@@ -22,7 +22,7 @@ COMMANDS = st.lists(
 
 
 def an_entry(queue: Queue, place: int) -> Entry:
-    return Entry(queue, place, 4, 0, 0, place, 0, 0, b"")
+    return Entry(queue, place, 4, 0, 0, 0, 0, b"")
 
 
 @given(COMMANDS)

@@ -17,7 +17,7 @@ from tests.manager.world import World
 
 
 def unborn(queue: Queue, serial: int, due_us: int, expiry_us: int) -> Entry:
-    entry = Entry(queue, serial, serial % 10, 3, expiry_us, serial, serial * 2, serial * 3, None)
+    entry = Entry(queue, serial, serial % 10, 3, expiry_us, serial * 2, serial * 3, None)
     entry.state = n.DELAYED
     entry.causes = n.UNBORN
     entry.due_us = due_us

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from postroom.manager.consuming.settlement import Modification
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import AccessRefused
@@ -105,11 +106,11 @@ class Taking(Machine):
         elif verb == "release":
             manager.release(consumer, entry, now_us, token, transaction)
         elif verb == "fail":
-            manager.modify(consumer, entry, True, False, None, now_us, token, transaction)
+            manager.modify(consumer, entry, Modification(True), now_us, token, transaction)
         elif verb == "fail later":
-            manager.modify(consumer, entry, True, False, None, now_us, token, transaction, ASKED_US)
+            manager.modify(consumer, entry, Modification(True, delay_us=ASKED_US), now_us, token, transaction)
         elif verb == "not here":
-            manager.modify(consumer, entry, False, True, None, now_us, token, transaction)
+            manager.modify(consumer, entry, Modification(False, True), now_us, token, transaction)
         else:
             manager.reject(consumer, entry, "app:bad", "", now_us, token, transaction)
 

@@ -510,7 +510,8 @@ def test_reports_that_wait_for_their_messages_are_bounded() -> None:
     queue = world.queue("q")
     world.queue("replies")
     reports = world.manager.core.reports
-    unwritten = Cause(Entry(queue, 1, 4, 2, 0, 1 << 60, 0, 10, None), 260)
+    unwritten = Cause(Entry(queue, 1, 4, 2, 0, 0, 10, None), 260)
+    unwritten.entry.body_serial = 1 << 60
     reports.waiting.extend([unwritten] * MAX_WAITING)
     payload = asking(Report.COA_WITH_FULL_DATA, body=Data([b"x" * 300_000]))
     head = scan_head(payload)

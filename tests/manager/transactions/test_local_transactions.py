@@ -2,6 +2,7 @@
 
 import pytest
 
+from postroom.manager.consuming.settlement import Modification
 from postroom.manager.kernel.errors import (
     LimitExceeded,
     QueueInUse,
@@ -125,7 +126,7 @@ def test_other_outcomes_take_effect_with_the_commit(world: World) -> None:
     release, fail, reject = world.held(consumer)
     transaction = world.manager.begin(world.now_us)
     world.manager.release(consumer, release, world.now_us, -1, transaction)
-    world.manager.modify(consumer, fail, True, False, {"x": 1}, world.now_us, -1, transaction)
+    world.manager.modify(consumer, fail, Modification(True, False, {"x": 1}), world.now_us, -1, transaction)
     world.manager.reject(consumer, reject, "app:bad", "no", world.now_us, -1, transaction)
     assert queue.statistics.current == 0
     world.manager.commit(transaction, world.now_us)

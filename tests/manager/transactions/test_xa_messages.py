@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from postroom.ledger.format.records import RecordType
+from postroom.manager.consuming.settlement import Modification
 from postroom.manager.kernel.errors import NotAllowed, NotHeld, QueueInUse
 from postroom.manager.kernel.options import MAX_BRANCH_MESSAGES, ManagerOptions
 from postroom.model.codes import Event, HolderKind, Outcome, State
@@ -79,7 +80,7 @@ def test_other_outcomes_are_not_for_branches(xa: Xa, world: World, outcome: str)
     give: dict[str, Callable[[], object]] = {
         "release": lambda: xa.manager.release(consumer, entry, world.now_us, -1, transaction),
         "modify": lambda: xa.manager.modify(
-            consumer, entry, True, False, None, world.now_us, -1, transaction
+            consumer, entry, Modification(True), world.now_us, -1, transaction
         ),
         "reject": lambda: xa.manager.reject(consumer, entry, "c", "d", world.now_us, -1, transaction),
     }

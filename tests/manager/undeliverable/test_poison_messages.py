@@ -3,6 +3,7 @@ eligible, times to live that don't count, a window of what is not acknowledged."
 
 import pytest
 
+from postroom.manager.consuming.settlement import Modification
 from postroom.manager.kernel.errors import DefinitionInvalid
 from postroom.manager.kernel.options import QueueDefinition
 from postroom.model.codes import Outcome
@@ -62,7 +63,8 @@ def _asked_delays_ms(world: World, asked_ms: int, **definition: int) -> list[int
         world.turn()
         transaction = world.manager.begin(world.now_us) if within else None
         entry = world.held(consumer)[0]
-        world.manager.modify(consumer, entry, True, False, None, world.now_us, -1, transaction, asked_ms * MS)
+        change = Modification(True, delay_us=asked_ms * MS)
+        world.manager.modify(consumer, entry, change, world.now_us, -1, transaction)
         if transaction is not None:
             world.manager.commit(transaction, world.now_us)
         waited = 0
@@ -88,7 +90,7 @@ def test_the_last_reason_is_told_with_the_dead_letter(world: World) -> None:
     world.put(queue)
     world.turn()
     fields: dict[str, object] = {"x-opt-failure-reason": "no such city"}
-    world.manager.modify(consumer, world.held(consumer)[0], True, False, fields, world.now_us)
+    world.manager.modify(consumer, world.held(consumer)[0], Modification(True, False, fields), world.now_us)
     world.turn()
     (letter,) = world.held(letters)
     assert letter.annotations is not None

@@ -163,28 +163,24 @@ class TransferReceived(Event):
         link: ReceiverLink,
         delivery_id: int,
         tag: bytes,
-        message_format: int,
-        settled: bool,
-        state: DeliveryState | None,
         payload: bytes,
+        *,
         first: bool,
         more: bool,
         aborted: bool,
-        resume: bool,
-        rcv_settle_mode: int,
     ) -> None:
         self.link = link
         self.delivery_id = delivery_id
         self.tag = tag
-        self.message_format = message_format
-        self.settled = settled
-        self.state = state
+        self.message_format = 0
+        self.settled = False
+        self.state: DeliveryState | None = None
         self.payload = payload
         self.first = first
         self.more = more
         self.aborted = aborted
-        self.resume = resume
-        self.rcv_settle_mode = rcv_settle_mode
+        self.resume = False
+        self.rcv_settle_mode = 0
 
 
 @final

@@ -133,22 +133,13 @@ class ReceiverLink(Link):
             self.session.deliveries.untrack_received(self._id)
         if not more and not aborted and self.snd_settle_mode != SND_MIXED:
             self._check_settled()
-        self.wire.events.append(
-            TransferReceived(
-                self,
-                self._id,
-                self._tag,
-                self._format,
-                self._settled,
-                transfer.state,
-                payload,
-                first,
-                more,
-                aborted,
-                self._resumed,
-                self._mode,
-            )
-        )
+        event = TransferReceived(self, self._id, self._tag, payload, first=first, more=more, aborted=aborted)
+        event.message_format = self._format
+        event.settled = self._settled
+        event.state = transfer.state
+        event.resume = self._resumed
+        event.rcv_settle_mode = self._mode
+        self.wire.events.append(event)
         if self.drain and not more:
             self._check_drained()
 

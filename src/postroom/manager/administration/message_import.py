@@ -23,6 +23,7 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.transitions import step
 from postroom.manager.message_store.pending_requests import StoreRequest
+from postroom.manager.producing.message import Message
 from postroom.manager.producing.put import (
     NO_ROOM,
     NOT_ALLOWED,
@@ -105,7 +106,7 @@ class ImportMessages(StoreRequest):
             ended(core, entry)
         if self.with_overrides and self.queue.overrides is not None:
             overrides.apply(core.now_us, self.queue.overrides, head)
-        store(core, self.producer, self.queue, head, body, None)
+        store(core, self.producer, self.queue, Message(head, body))
         if earlier:
             self.done.replaced += 1
         else:

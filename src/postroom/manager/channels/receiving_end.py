@@ -23,10 +23,10 @@ from postroom.manager.kernel.memory import admit
 from postroom.manager.kernel.transaction import Transaction, check_open, make_room
 from postroom.manager.names import name_resolution as names
 from postroom.manager.producing import discard, report_checks
+from postroom.manager.producing.message import Message, message_of
 from postroom.manager.producing.put import new_entry, store
 from postroom.manager.producing.refusal import refusal_of
 from postroom.manager.producing.transacted_puts import put_in_transaction
-from postroom.manager.producing.upload import upload_of
 from postroom.manager.queues import duplicate_detection as duplicates
 from postroom.manager.queues.queue import Queue
 from postroom.manager.transactions import commit as transactions
@@ -199,8 +199,7 @@ def put_on(
         return
     producer = _of_origin(end, origin_serial, 0)
     try:
-        upload = upload_of(core, producer, body)
-        store(core, producer, queue, head, None if upload is not None else body, upload)
+        store(core, producer, queue, message_of(core, producer, head, body))
     finally:
         producer.receives = False
     core.agenda.woken.append(queue)
@@ -220,9 +219,8 @@ def put_in_batch(
     producer = _of_origin(end, origin_serial, sequence)
     try:
         make_room(core, end.transaction)
-        upload = upload_of(core, producer, body)
-        whole = None if upload is not None else body
-        entry = put_in_transaction(core, end.transaction, producer, queue, head, whole, upload)
+        message = message_of(core, producer, head, body)
+        entry = put_in_transaction(core, end.transaction, producer, queue, message)
     finally:
         producer.receives = False
     core.durability.provisional(first)
@@ -236,7 +234,7 @@ def put_aside(
     returned is in no order. The caller ends it, or has it go elsewhere, before the command is over."""
     producer = _of_origin(end, origin_serial, 0)
     try:
-        entry = new_entry(core, producer, queue, head, body, None, 0, None)
+        entry = new_entry(core, producer, queue, Message(head, body), 0, None)
     finally:
         producer.receives = False
     begin_available(entry)

@@ -1,5 +1,7 @@
 """What consumers say to their deliveries."""
 
+from typing import final
+
 from mypy_extensions import i64
 
 from postroom.manager.consuming.dispatch import refresh
@@ -53,24 +55,38 @@ def release(core: Core, consumer: Consumer, entry: Entry) -> None:
     come_back(core, entry, n.EVENT_RELEASE, 0)
 
 
-def modify(
-    core: Core,
-    consumer: Consumer,
-    entry: Entry,
-    failed: bool,
-    undeliverable_here: bool,
-    annotations: dict[str, object] | None,
-    delay_us: i64 = NOT_ASKED,
-) -> None:
+@final
+class Modification:
+    """The outcome "modified" of AMQP: ``failed`` raises both counts, ``undeliverable_here`` keeps the message
+    from this consumer.
+
+    ``annotations`` are merged into the message's for later deliveries. ``delay_us``: how long a failed one is
+    to wait, instead of the queue's delay.
+    """
+
+    def __init__(
+        self,
+        failed: bool,
+        undeliverable_here: bool = False,
+        annotations: dict[str, object] | None = None,
+        delay_us: i64 = NOT_ASKED,
+    ) -> None:
+        self.failed = failed
+        self.undeliverable_here = undeliverable_here
+        self.annotations = annotations
+        self.delay_us: i64 = delay_us
+
+
+def modify(core: Core, consumer: Consumer, entry: Entry, change: Modification) -> None:
     take_up(core, consumer, entry)
-    if undeliverable_here:
+    if change.undeliverable_here:
         exclude(core, consumer, entry)
     let_go(core, consumer, entry)
-    if annotations:
-        entry.annotations = {**(entry.annotations or {}), **annotations}
-    if failed:
+    if change.annotations:
+        entry.annotations = {**(entry.annotations or {}), **change.annotations}
+    if change.failed:
         entry.releases = 0
-        come_back(core, entry, n.EVENT_FAIL, redelivery_delay_us(entry, consumer, delay_us))
+        come_back(core, entry, n.EVENT_FAIL, redelivery_delay_us(entry, consumer, change.delay_us))
     else:
         come_back(core, entry, n.EVENT_RELEASE, 0)
 

@@ -63,35 +63,22 @@ class DeadLetterHeader:
         "reason",
     )
 
-    def __init__(
-        self,
-        reason: int,
-        queue: str,
-        queue_manager: str,
-        format: str = "",
-        encoding: int = NATIVE_ENCODING,
-        ccsid: int = UTF_8,
-        put_appl_type: int = PUT_BY_QUEUE_MANAGER,
-        put_appl_name: str = "",
-        put_date: str = "",
-        put_time: str = "",
-        expiry_ms: int = 0,
-    ) -> None:
+    def __init__(self, reason: int, queue: str, queue_manager: str) -> None:
         self.reason = reason
         """MQRC_ or MQFB_."""
         self.queue = queue
         self.queue_manager = queue_manager
-        self.format = format
+        self.format = ""
         """Of the message; "" if it doesn't say."""
-        self.encoding = encoding
-        self.ccsid = ccsid
-        self.put_appl_type = put_appl_type
-        self.put_appl_name = put_appl_name
-        self.put_date = put_date
+        self.encoding: int = NATIVE_ENCODING
+        self.ccsid: int = UTF_8
+        self.put_appl_type: int = PUT_BY_QUEUE_MANAGER
+        self.put_appl_name = ""
+        self.put_date = ""
         """YYYYMMDD, UTC."""
-        self.put_time = put_time
+        self.put_time = ""
         """HHMMSSTH, UTC."""
-        self.expiry_ms = expiry_ms
+        self.expiry_ms = 0
         """When the message would have expired, since 1970; 0: never. MQDLH has no field for it."""
 
     def annotation(self) -> dict[str, object]:
@@ -155,19 +142,16 @@ def header_of(said: object) -> DeadLetterHeader | None:
     reason, queue, queue_manager = said.get("reason"), said.get("queue"), said.get("queue-manager")
     if not _is_number(reason) or not isinstance(queue, str) or not isinstance(queue_manager, str):
         return None
-    return DeadLetterHeader(
-        _number(reason, 0),
-        queue,
-        queue_manager,
-        _text(said.get("format"), ""),
-        _number(said.get("encoding"), NATIVE_ENCODING),
-        _number(said.get("ccsid"), UTF_8),
-        _number(said.get("put-appl-type"), 0),
-        _text(said.get("put-appl-name"), ""),
-        _text(said.get("put-date"), ""),
-        _text(said.get("put-time"), ""),
-        _time_ms(said.get(_EXPIRY)),
-    )
+    header = DeadLetterHeader(_number(reason, 0), queue, queue_manager)
+    header.format = _text(said.get("format"), "")
+    header.encoding = _number(said.get("encoding"), NATIVE_ENCODING)
+    header.ccsid = _number(said.get("ccsid"), UTF_8)
+    header.put_appl_type = _number(said.get("put-appl-type"), 0)
+    header.put_appl_name = _text(said.get("put-appl-name"), "")
+    header.put_date = _text(said.get("put-date"), "")
+    header.put_time = _text(said.get("put-time"), "")
+    header.expiry_ms = _time_ms(said.get(_EXPIRY))
+    return header
 
 
 def _is_number(value: object) -> bool:

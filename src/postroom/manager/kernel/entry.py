@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from postroom.manager.kernel.destination import Destination
 
 from postroom.model.numbers import AVAILABLE, NO_HOLDER, START
-from postroom.model.packed import PackedEntry, write_packed
+from postroom.model.packed import PackedEntry
 
 ENTRY_OVERHEAD_BYTES: Final = 320
 """What a live entry costs beside its body; charged where memory is bounded."""
@@ -63,7 +63,6 @@ class Entry:
         priority: i64,
         flags: i64,
         expiry_us: i64,
-        body_serial: i64,
         body_offset: i64,
         body_len: i64,
         body: bytes | None,
@@ -73,7 +72,7 @@ class Entry:
         self.priority: i64 = priority
         self.flags: i64 = flags  # ArrivalFlag
         self.expiry_us: i64 = expiry_us  # absolute, 0 never
-        self.body_serial: i64 = body_serial
+        self.body_serial: i64 = serial  # whose body it has: its own, unless it is made of another
         self.body_offset: i64 = body_offset
         self.body_len: i64 = body_len
         self.body = body
@@ -122,11 +121,11 @@ class Entry:
             self.priority,
             self.flags,
             self.expiry_us,
-            self.body_serial,
             self.body_offset,
             self.body_len,
             self.body,
         )
+        copy.body_serial = self.body_serial
         copy.state = START
         copy.place = self.place
         copy.ordinal = self.ordinal
@@ -143,18 +142,17 @@ def by_place(entry: Entry) -> tuple[int, int]:
 
 def write_entry(w: BytesWriter, entry: Entry) -> None:
     """Append the entry as a packed one; its place isn't in it."""
-    write_packed(
-        w,
-        entry.serial,
-        entry.body_serial,
-        entry.expiry_us,
-        entry.body_offset,
-        entry.body_len,
-        entry.delivery_count,
-        entry.failure_count,
-        entry.priority,
-        entry.flags,
-    )
+    packed = PackedEntry()
+    packed.serial = entry.serial
+    packed.body_serial = entry.body_serial
+    packed.expiry_us = entry.expiry_us
+    packed.body_offset = entry.body_offset
+    packed.body_len = entry.body_len
+    packed.delivery_count = entry.delivery_count
+    packed.failure_count = entry.failure_count
+    packed.priority = entry.priority
+    packed.flags = entry.flags
+    packed.write(w)
 
 
 def unpacked(queue: "Destination", packed: PackedEntry) -> Entry:
@@ -165,11 +163,11 @@ def unpacked(queue: "Destination", packed: PackedEntry) -> Entry:
         packed.priority,
         packed.flags,
         packed.expiry_us,
-        packed.body_serial,
         packed.body_offset,
         packed.body_len,
         None,
     )
+    entry.body_serial = packed.body_serial
     entry.delivery_count = packed.delivery_count
     entry.failure_count = packed.failure_count
     if queue.annotated is not None:

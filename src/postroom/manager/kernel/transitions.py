@@ -25,6 +25,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from postroom.ledger.format.entry_records import EntryEvent
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.statistics import slot_of
@@ -44,6 +45,12 @@ _ACQUIRED: Final[i64] = fixed(n.AVAILABLE, n.NO_HOLDER, n.EVENT_ACQUIRE, n.CONSU
 _CONFIRMED: Final[i64] = fixed(n.GET_UNCONFIRMED, n.CONSUMER, n.EVENT_CONFIRM)
 _CONFIRMED_AS: Final[i64] = ending(n.GET_UNCONFIRMED, n.CONSUMER, n.EVENT_CONFIRM)
 _LOST: Final[i64] = losing(n.AVAILABLE)
+
+_ACQUIRE: Final = EntryEvent(n.EVENT_ACQUIRE, n.AVAILABLE, _ACQUIRED, n.CONSUMER)
+_CONFIRM: Final = EntryEvent(
+    n.EVENT_CONFIRM, n.GET_UNCONFIRMED, _CONFIRMED, n.CONSUMER, _CONFIRMED_AS, 0, n.FLAG_SENT
+)
+_LOSE: Final = EntryEvent(n.EVENT_RESTART, n.AVAILABLE, n.DELETED, n.NO_HOLDER, _LOST)
 
 _AVAILABLE_SLOT: Final[i64] = slot_of(n.AVAILABLE, n.NO_HOLDER, 0)
 _ACQUIRED_SLOT: Final[i64] = slot_of(_ACQUIRED, n.CONSUMER, 0)
@@ -120,72 +127,30 @@ def _record(
 ) -> i64:
     """Write the event, and count the delivery and the failure as the table has it. The holder is that of the
     record: who has it then or, if nobody does, who had it."""
-    state, queue, ledger = entry.state, entry.queue, core.ledger
+    state, queue = entry.state, entry.queue
     cell = cell_of(state, entry.holder_kind, event)
-    outcome: i64 = OUTCOME[cell]
     got = state == n.GET_UNCONFIRMED or state == n.BROWSE_GET_UNCONFIRMED
     sent: i64 = 1 if got and entry.held_since <= core.durability.through else 0
-    delivery = _delta(DELIVERY[cell], sent, True)
     counts = queue.limits.undo_counts if event == n.EVENT_UNDO else queue.limits.lost_link_counts
-    failure = _delta(FAILURE[cell], sent, counts)
-    entry.delivery_count += delivery
-    entry.failure_count += failure
-    due_us = entry.due_us if to == n.DELAYED else 0
     flags = sent
     if state == n.DELAYED and to == n.AVAILABLE and entry.place == 0:
         flags |= n.FLAG_FIRST
-    if detail:
-        return ledger.entry_event_detail(
-            entry.serial,
-            queue.id,
-            event,
-            state,
-            to,
-            holder_kind,
-            holder,
-            outcome,
-            causes,
-            due_us,
-            delivery,
-            failure,
-            flags,
-            detail,
-        )
-    return ledger.entry_event(
-        entry.serial,
-        queue.id,
-        event,
-        state,
-        to,
-        holder_kind,
-        holder,
-        outcome,
-        causes,
-        due_us,
-        delivery,
-        failure,
-        flags,
-    )
+    record = EntryEvent(event, state, to, holder_kind, OUTCOME[cell], causes, flags)
+    delivery = _delta(DELIVERY[cell], sent, True)
+    failure = _delta(FAILURE[cell], sent, counts)
+    record.count(delivery, failure)
+    entry.delivery_count += delivery
+    entry.failure_count += failure
+    if to == n.DELAYED:
+        record.due_us = entry.due_us
+    record.detail = detail
+    return core.ledger.entry_event(entry.serial, queue.id, holder, record)
 
 
 def acquire(core: Core, entry: Entry, holder: i64, owner: object) -> None:
     """The commonest step, by itself: an available entry goes to a consumer."""
     queue = entry.queue
-    entry.held_since = core.ledger.entry_event(
-        entry.serial,
-        queue.id,
-        n.EVENT_ACQUIRE,
-        n.AVAILABLE,
-        _ACQUIRED,
-        n.CONSUMER,
-        holder,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-    )
+    entry.held_since = core.ledger.entry_event(entry.serial, queue.id, holder, _ACQUIRE)
     queue.statistics.move(_AVAILABLE_SLOT, _ACQUIRED_SLOT, entry.body_len)
     entry.state = _ACQUIRED
     entry.holder_kind = n.CONSUMER
@@ -199,21 +164,7 @@ def confirm(core: Core, entry: Entry) -> None:
     queue = entry.queue
     if entry.flags & n.FLAG_REPORTS != 0:
         core.reports.note(entry, n.FEEDBACK_COD)
-    core.ledger.entry_event(
-        entry.serial,
-        queue.id,
-        n.EVENT_CONFIRM,
-        n.GET_UNCONFIRMED,
-        _CONFIRMED,
-        n.CONSUMER,
-        entry.holder,
-        _CONFIRMED_AS,
-        0,
-        0,
-        0,
-        0,
-        n.FLAG_SENT,
-    )
+    core.ledger.entry_event(entry.serial, queue.id, entry.holder, _CONFIRM)
     queue.statistics.end(_ACQUIRED_SLOT, _CONFIRMED_AS, entry.body_len)
     entry.state = _CONFIRMED
     entry.holder_kind = n.NO_HOLDER
@@ -224,21 +175,7 @@ def confirm(core: Core, entry: Entry) -> None:
 def lose(core: Core, entry: Entry) -> None:
     """``entry``, which is available now, was held while the broker started anew: its message was not stored
     and is gone."""
-    core.ledger.entry_event(
-        entry.serial,
-        entry.queue.id,
-        n.EVENT_RESTART,
-        n.AVAILABLE,
-        n.DELETED,
-        n.NO_HOLDER,
-        0,
-        _LOST,
-        0,
-        0,
-        0,
-        0,
-        0,
-    )
+    core.ledger.entry_event(entry.serial, entry.queue.id, 0, _LOSE)
     entry.queue.statistics.end(_AVAILABLE_SLOT, _LOST, entry.body_len)
     entry.state = n.DELETED
 
@@ -249,9 +186,8 @@ def note_delete(core: Core, entry: Entry) -> None:
     state, kind, event = entry.state, entry.holder_kind, n.EVENT_DELETE
     if TO_STATE[cell_of(state, kind, event)] != STILL:
         raise IllegalTransition(f"entry {entry.serial} in state {state}: its deletion can't wait")
-    core.ledger.entry_event(
-        entry.serial, entry.queue.id, event, state, state, kind, entry.holder, 0, 0, 0, 0, 0, 0
-    )
+    record = EntryEvent(event, state, state, kind)
+    core.ledger.entry_event(entry.serial, entry.queue.id, entry.holder, record)
     entry.noted = event
 
 

@@ -28,6 +28,7 @@ from postroom.manager.message_store.filter import (
 )
 from postroom.manager.message_store.pending_requests import StoreRequest
 from postroom.manager.message_store.verbs import StoreVerb, check_unique_id, done, may_confirm, no_match
+from postroom.manager.producing.message import Message
 from postroom.manager.producing.put import (
     CLOSED,
     TOO_LARGE,
@@ -88,7 +89,7 @@ class Put(StoreVerb):
         answer = done(1)
         answer.unique_id = unique_id_of(core, serial, _ids(head))
         if holder is None:
-            put_available(core, self.producer, queue, head, self.body, None)
+            put_available(core, self.producer, queue, Message(head, self.body))
             core.agenda.woken.append(queue)
         else:
             self._put_held(core, holder, answer.unique_id)
@@ -117,16 +118,8 @@ class Put(StoreVerb):
             raise LimitExceeded("Except_Q_Full: " + no_room_text(pool, size))
 
     def _put_held(self, core: Core, holder: ConfirmIdHolder, unique_id: bytes) -> None:
-        entry = new_entry(
-            core,
-            self.producer,
-            self.queue,
-            self.head,
-            self.body,
-            None,
-            due_of(core, self.head),
-            holder,
-        )
+        message = Message(self.head, self.body)
+        entry = new_entry(core, self.producer, self.queue, message, due_of(core, self.head), holder)
         begin_held(entry, holder.kind, holder.id, holder)
         admit(core, entry)
         store.hold_put(core, entry, holder, unique_id)

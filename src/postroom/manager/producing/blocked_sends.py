@@ -15,9 +15,9 @@ from postroom.manager.kernel.effects import Rejected, Sink
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.kernel.quota_pool import Pool, PoolWaiter
 from postroom.manager.kernel.transaction import fail
+from postroom.manager.producing.message import Message
 from postroom.manager.producing.unheard_refusals import record_refused
-from postroom.manager.producing.upload import Upload, drop
-from postroom.model.message import MessageHead
+from postroom.manager.producing.upload import drop
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.consumer import Producer
@@ -39,21 +39,16 @@ class BlockedSend(PoolWaiter):
         self,
         producer: "Producer",
         queue: "Destination",
-        head: MessageHead,
-        body: bytes | None,
-        upload: Upload | None,
-        size: i64,
+        message: Message,
         sink: Sink,
         token: i64,
         transaction: "Transaction | None",
         since_us: i64,
     ) -> None:
-        super().__init__(size)
+        super().__init__(message.size)
         self.producer = producer
         self.queue = queue
-        self.head = head
-        self.body = body
-        self.upload = upload
+        self.message = message
         self.sink = sink
         self.token: i64 = token
         self.transaction = transaction
@@ -217,9 +212,9 @@ def reject(core: "Core", send: BlockedSend, condition: str, description: str) ->
 
 def discard(core: "Core", send: BlockedSend) -> None:
     """Nothing of a send that has left the line stays."""
-    send.body = None
-    if send.upload is not None:
-        drop(core, send.upload)
+    send.message.body = None
+    if send.message.upload is not None:
+        drop(core, send.message.upload)
 
 
 def withdraw_all(core: "Core", producer: "Producer") -> list[int]:

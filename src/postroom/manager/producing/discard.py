@@ -20,6 +20,7 @@ from postroom.manager.kernel.name_rules import UNDELIVERED
 from postroom.manager.kernel.options import QueueDefinition
 from postroom.manager.kernel.transaction import Disposal
 from postroom.manager.kernel.transitions import step
+from postroom.manager.producing.message import Message
 from postroom.manager.producing.put import new_entry
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import Queue
@@ -65,7 +66,7 @@ def bare_head(head: MessageHead) -> MessageHead:
 def discard_new(core: Core, producer: Producer, head: MessageHead, detail: bytes) -> None:
     """Write a message that can be put nowhere, and end it at once."""
     queue = queue_for_undelivered(core)
-    entry = new_entry(core, producer, queue, bare_head(head), NO_BODY, None, 0, None)
+    entry = new_entry(core, producer, queue, Message(bare_head(head), NO_BODY), 0, None)
     begin_available(entry)
     admit(core, entry)
     end(core, entry, n.EVENT_DISCARD, detail)

@@ -5,6 +5,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from postroom.amqp.message.message_fields import MessageFields
+from postroom.ledger.format.entry_records import Arrival
 from postroom.manager.destinations import routing, tap
 from postroom.manager.destinations.topic import Route, Topic
 from postroom.manager.destinations.topic_subscriptions import subscriptions_of
@@ -16,24 +17,23 @@ from postroom.manager.kernel.memory import must_pack
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.transaction import Transaction, make_room
 from postroom.manager.kernel.transition_table import FIRST
+from postroom.manager.producing.message import Message
 from postroom.manager.producing.put import (
     NO_ROOM,
-    arrival,
     due_of,
     expiry_of,
     flags_of,
     refusal,
-    upload_size,
     volatile_refusal,
+    write_arrival,
 )
 from postroom.manager.producing.transacted_puts import hold_put
-from postroom.manager.producing.upload import Upload, abort
+from postroom.manager.producing.upload import abort
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.duplicate_detection import note
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
 from postroom.manager.queues.queue import Queue, Subscription
 from postroom.model import numbers as n
-from postroom.model.message import MessageHead
 
 _STORED: Final = n.FLAG_BODY_STORED
 
@@ -42,9 +42,7 @@ def publish(
     core: Core,
     producer: Producer,
     topic: Topic,
-    head: MessageHead,
-    body: bytes | None,
-    upload: Upload | None,
+    message: Message,
     transaction: Transaction | None,
 ) -> tuple[str, str] | None:
     """Pass a message on to the subscriptions of ``topic``.
@@ -53,9 +51,9 @@ def publish(
     `commit.make_room`.
     """
     route = routing.route_of(core, topic)
-    takers = _takers(route, route.queues, producer, head, body, upload)
-    size: i64 = len(body) if body is not None else upload_size(upload)
-    refused = _refusal(core, topic, route, takers, size, head.durable)
+    takers = _takers(route, route.queues, producer, message)
+    size = message.size
+    refused = _refusal(core, topic, route, takers, size, message.head.durable)
     if refused is not None:
         return refused
     if transaction is not None:
@@ -63,9 +61,9 @@ def publish(
     topic.statistics.received += 1
     topic.statistics.received_bytes += size
     if not takers:
-        _record_unrouted(core, producer, topic, head, upload)
+        _record_unrouted(core, producer, topic, message)
     else:
-        _publish_to(core, producer, topic, route, takers, head, body, upload, transaction)
+        _publish_to(core, producer, topic, route, takers, message, transaction)
     return None
 
 
@@ -73,14 +71,12 @@ def _takers(
     route: Route,
     queues: list[Subscription],
     producer: Producer,
-    head: MessageHead,
-    body: bytes | None,
-    upload: Upload | None,
+    message: Message,
 ) -> list[Subscription]:
     """Of ``queues``, all or part of a route, those that want the message."""
     if not route.choosy:
         return queues
-    return routing.wanting(queues, _fields_of(head, body, upload), producer.container)
+    return routing.wanting(queues, _fields_of(message), producer.container)
 
 
 def _refusal(
@@ -106,9 +102,7 @@ def lacking(
     core: Core,
     producer: Producer,
     topic: Topic,
-    head: MessageHead,
-    body: bytes | None,
-    upload: Upload | None,
+    message: Message,
     order: i64,
 ) -> Pool | None:
     """The first pool without room for the entries that this publish makes in it; None: there is room.
@@ -118,8 +112,8 @@ def lacking(
     route = routing.route_of(core, topic)
     if not route.limited:
         return None
-    size: i64 = len(body) if body is not None else upload_size(upload)
-    limited = _takers(route, route.limited, producer, head, body, upload)
+    size = message.size
+    limited = _takers(route, route.limited, producer, message)
     for pool, count in _charges(limited).items():
         waits = not pool.preemptive and pool.line.has_before(order)
         if (waits or not pool.fits_many(count, size)) and pool.could_fit_many(count, size):
@@ -137,34 +131,17 @@ def _charges(queues: list[Subscription]) -> dict[Pool, int]:
     return found
 
 
-def _record_unrouted(
-    core: Core, producer: Producer, topic: Topic, head: MessageHead, upload: Upload | None
-) -> None:
+def _record_unrouted(core: Core, producer: Producer, topic: Topic, message: Message) -> None:
     """Nobody wants it: the ledger tells that it came, without its body."""
-    if upload is not None:
-        abort(core, upload)
+    if message.upload is not None:
+        abort(core, message.upload)
     topic.unrouted += 1
     nobody = subscriptions_of(core).routing_sets.find(b"").id
+    head = message.head
     flags: i64 = n.FLAG_DURABLE if head.durable else 0
     priority = head.priority if head.priority <= 9 else 9
-    arrival(
-        core,
-        producer,
-        topic,
-        nobody,
-        head,
-        None,
-        None,
-        FIRST,
-        n.EVENT_PUT,
-        n.NO_HOLDER,
-        0,
-        0,
-        priority,
-        flags,
-        0,
-        0,
-    )
+    arrival = Arrival(nobody, n.EVENT_PUT, FIRST, head, priority=priority, flags=flags, expiry_us=0)
+    write_arrival(core, producer, topic, arrival, Message(head, None))
 
 
 def _publish_to(
@@ -173,47 +150,37 @@ def _publish_to(
     topic: Topic,
     route: Route,
     takers: list[Subscription],
-    head: MessageHead,
-    body: bytes | None,
-    upload: Upload | None,
+    message: Message,
     transaction: Transaction | None,
 ) -> None:
     """Write the arrival, and give everybody his entry."""
+    head = message.head
     due_us = due_of(core, head)
-    publication = _Publication(core, topic, head, body, upload, due_us)
+    publication = _Publication(core, topic, message, due_us)
     if len(takers) > 1:
         publication.flags |= n.FLAG_PUBLISHED
-    state: i64 = FIRST
-    event: i64 = n.EVENT_PUT
-    holder_kind: i64 = n.NO_HOLDER
-    holder: i64 = 0
+    arrival = Arrival(
+        routing.set_of(core, route, takers),
+        n.EVENT_PUT,
+        FIRST,
+        head,
+        priority=publication.priority,
+        flags=publication.flags,
+        expiry_us=publication.expiry_us,
+    )
     if transaction is not None:
-        event = n.EVENT_PUT_HELD
-        holder_kind = transaction.kind
-        holder = transaction.id
-        if holder_kind == n.XA_BRANCH or holder_kind == n.SPARK_BRANCH:
+        arrival.event = n.EVENT_PUT_HELD
+        arrival.holder_kind = transaction.kind
+        arrival.holder = transaction.id
+        if transaction.kind == n.XA_BRANCH or transaction.kind == n.SPARK_BRANCH:
             publication.flags |= _STORED  # as `put.new_entry` says
     if transaction is not None or due_us != 0:
-        state = first_state(event, holder_kind, publication.causes)
-    publication.serial = arrival(
-        core,
-        producer,
-        topic,
-        routing.set_of(core, route, takers),
-        head,
-        body,
-        upload,
-        state,
-        event,
-        holder_kind,
-        holder,
-        publication.causes,
-        publication.priority,
-        publication.flags | tap.flag(core, takers, publication.flags, body),
-        publication.expiry_us,
-        due_us,
-    )
-    publication.offset = core.ledger.last_body_offset
+        arrival.to_state = first_state(arrival.event, arrival.holder_kind, publication.causes)
+    arrival.causes = publication.causes
+    arrival.due_us = due_us
+    arrival.flags = publication.flags | tap.flag(core, takers, publication.flags, message.body)
+    publication.serial = write_arrival(core, producer, topic, arrival, message)
+    publication.offset = arrival.body_offset
     note(topic, head, transaction)
     for queue in takers:
         if queue.ids is not None:
@@ -235,16 +202,15 @@ class _Publication:
         self,
         core: Core,
         topic: Topic,
-        head: MessageHead,
-        body: bytes | None,
-        upload: Upload | None,
+        message: Message,
         due_us: i64,
     ) -> None:
-        self.body = body
-        self.size: i64 = len(body) if body is not None else upload_size(upload)
+        head = message.head
+        self.body = message.body
+        self.size: i64 = message.size
         self.priority: i64 = head.priority if head.priority <= 9 else 9
         self.expiry_us: i64 = expiry_of(core, topic, head)
-        self.flags: i64 = flags_of(head, upload, self.expiry_us)
+        self.flags: i64 = flags_of(message, self.expiry_us)
         self.due_us: i64 = due_us
         self.causes: i64 = n.UNBORN if due_us != 0 else 0
         self.serial: i64 = 0
@@ -258,7 +224,6 @@ class _Publication:
             self.priority,
             self.flags,
             self.expiry_us,
-            self.serial,
             self.offset,
             self.size,
             self.body,
@@ -301,7 +266,6 @@ def _packed(core: Core, queue: Queue, band: Band, flags: i64) -> bool:
     return must_pack(core, band.live_count(), band.backlog.count)
 
 
-def _fields_of(head: MessageHead, body: bytes | None, upload: Upload | None) -> MessageFields:
+def _fields_of(message: Message) -> MessageFields:
     """What selectors see of a message that is being published."""
-    sections = upload.opening if upload is not None else body
-    return MessageFields(head.priority, head.durable, 0, sections or b"", None)
+    return MessageFields(message.head.priority, message.head.durable, 0, message.opening(), None)

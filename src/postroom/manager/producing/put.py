@@ -5,6 +5,7 @@ from typing import Final
 from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
+from postroom.ledger.format.entry_records import Arrival
 from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
@@ -15,7 +16,7 @@ from postroom.manager.kernel.memory import must_pack
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.kernel.transition_table import FIRST
-from postroom.manager.producing.upload import Upload
+from postroom.manager.producing.message import Message
 from postroom.manager.queues.duplicate_detection import note
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
 from postroom.manager.queues.queue import Queue
@@ -132,43 +133,26 @@ def due_of(core: Core, head: MessageHead) -> i64:
     return due_us if due_us > core.now_us else 0
 
 
-def store(
-    core: Core, producer: Producer, queue: Queue, head: MessageHead, body: bytes | None, upload: Upload | None
-) -> None:
-    """Put a whole message, ``body`` or else ``upload``, nothing held. The caller has asked `refusal`."""
+def store(core: Core, producer: Producer, queue: Queue, message: Message) -> None:
+    """Put a whole message, nothing held. The caller has asked `refusal`."""
+    head = message.head
     if head.delivery_time_ms != 0 or head.delivery_delay_ms != 0:
         due_us = due_of(core, head)
         if due_us != 0:
-            _store_unborn(core, producer, queue, head, body, upload, due_us)
+            _store_unborn(core, producer, queue, message, due_us)
             return
     expiry_us = expiry_of(core, queue, head)
     priority = head.priority if head.priority <= 9 else 9
-    flags = flags_of(head, upload, expiry_us)
-    serial = arrival(
-        core,
-        producer,
-        queue,
-        queue.id,
-        head,
-        body,
-        upload,
-        FIRST,
-        n.EVENT_PUT,
-        n.NO_HOLDER,
-        0,
-        0,
-        priority,
-        flags,
-        expiry_us,
-        0,
-    )
+    flags = flags_of(message, expiry_us)
+    arrival = Arrival(queue.id, n.EVENT_PUT, FIRST, head, priority=priority, flags=flags, expiry_us=expiry_us)
+    serial = write_arrival(core, producer, queue, arrival, message)
     if queue.duplicates is not None:
         note(queue, head, None)
-    size: i64 = len(body) if body is not None else upload_size(upload)
+    size, body = message.size, message.body
     queue.statistics.arrive(FIRST_SLOT, size)
-    offset = core.ledger.last_body_offset
+    offset = arrival.body_offset
     if flags & n.FLAG_REPORTS != 0:
-        new = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body)
+        new = Entry(queue, serial, priority, flags, expiry_us, offset, size, body)
         core.reports.note(new, n.FEEDBACK_COA)
     band = queue.bands[priority]
     packed = flags & n.FLAG_BODY_STORED != 0 and must_pack(core, band.live_count(), band.backlog.count)
@@ -177,22 +161,19 @@ def store(
         if expiry_us != 0:
             watch_expiry(core, queue, expiry_us)
         return
-    add_new(core, queue, Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body))
+    add_new(core, queue, Entry(queue, serial, priority, flags, expiry_us, offset, size, body))
 
 
-def upload_size(upload: Upload | None) -> i64:
-    return upload.size_bytes if upload is not None else 0
-
-
-def flags_of(head: MessageHead, upload: Upload | None, expiry_us: i64) -> i64:
+def flags_of(message: Message, expiry_us: i64) -> i64:
     """Of a message that expires then. A body that came in chunks is stored even if it isn't persistent: it
     was written before that was known."""
+    head = message.head
     flags: i64 = n.FLAG_DURABLE | n.FLAG_BODY_STORED if head.durable else 0
     if head.dead_letter_eligible:
         flags |= n.FLAG_DEAD_LETTER_ELIGIBLE
     if head.report & mq.LIFE_FAMILIES != 0:
         flags |= n.FLAG_REPORTS
-    if upload is not None:
+    if message.upload is not None:
         flags |= n.FLAG_BODY_STORED | n.FLAG_BODY_CHUNKED
     told_us = head.properties_expiry_us
     if told_us != 0 and (expiry_us == 0 or expiry_us > told_us):
@@ -204,29 +185,26 @@ def _store_unborn(
     core: Core,
     producer: Producer,
     queue: Queue,
-    head: MessageHead,
-    body: bytes | None,
-    upload: Upload | None,
+    message: Message,
     due_us: i64,
 ) -> None:
     """Put a message that is to be delivered later."""
-    entry = new_entry(core, producer, queue, head, body, upload, due_us, None)
+    entry = new_entry(core, producer, queue, message, due_us, None)
     add_delayed(core, entry, n.UNBORN, due_us)
-    note(queue, head, None)
+    note(queue, message.head, None)
 
 
 def new_entry(
     core: Core,
     producer: Producer,
     queue: Queue,
-    head: MessageHead,
-    body: bytes | None,
-    upload: Upload | None,
+    message: Message,
     due_us: i64,
     by: PutHolder | None,
 ) -> Entry:
     """Write an arrival, and make the object in no order: `entry_creation` has it begin, available, delayed
     (``due_us``, else 0), or held by whom it was put ``by``."""
+    head = message.head
     event: i64 = n.EVENT_PUT
     holder_kind: i64 = n.NO_HOLDER
     holder: i64 = 0
@@ -236,116 +214,67 @@ def new_entry(
         holder = by.id
     expiry_us = expiry_of(core, queue, head)
     priority = head.priority if head.priority <= 9 else 9
-    flags = flags_of(head, upload, expiry_us)
+    flags = flags_of(message, expiry_us)
     if holder_kind == n.XA_BRANCH or holder_kind == n.SPARK_BRANCH:
         flags |= n.FLAG_BODY_STORED  # whatever its mode: such a branch survives, with all that is in it
     causes: i64 = n.UNBORN if due_us != 0 else 0
-    serial = arrival(
-        core,
-        producer,
-        queue,
-        queue.id,
-        head,
-        body,
-        upload,
-        first_state(event, holder_kind, causes),
-        event,
-        holder_kind,
-        holder,
-        causes,
-        priority,
-        flags,
-        expiry_us,
-        due_us,
-    )
-    size: i64 = len(body) if body is not None else upload_size(upload)
-    offset = core.ledger.last_body_offset
-    entry = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body)
+    state = first_state(event, holder_kind, causes)
+    arrival = Arrival(queue.id, event, state, head, priority=priority, flags=flags, expiry_us=expiry_us)
+    arrival.holder_kind = holder_kind
+    arrival.holder = holder
+    arrival.causes = causes
+    arrival.due_us = due_us
+    serial = write_arrival(core, producer, queue, arrival, message)
+    size, offset = message.size, arrival.body_offset
+    entry = Entry(queue, serial, priority, flags, expiry_us, offset, size, message.body)
     entry.causes = causes
     entry.due_us = due_us
     return entry
 
 
-def arrival(
+def write_arrival(
     core: Core,
     producer: Producer,
     queue: Destination,
-    routing_set: i64,
-    head: MessageHead,
-    body: bytes | None,
-    upload: Upload | None,
-    state: i64,
-    event: i64,
-    holder_kind: i64,
-    holder: i64,
-    causes: i64,
-    priority: i64,
-    flags: i64,
-    expiry_us: i64,
-    due_us: i64,
+    arrival: Arrival,
+    message: Message,
 ) -> i64:
-    """The arrival record; the body goes with it only if it is to be stored.
+    """Complete and write an arrival by ``producer``; the body goes with it only if it is to be stored.
+    Returns its serial.
 
-    ``queue`` is where it was put: itself ``routing_set``, or a topic, which the record names as its parent.
+    ``queue`` is where it was put: itself the routing set, or a topic, which the record names as its parent.
     """
     if not producer.recorded:
         core.holders.open_producer(producer)
     queue.schedule.active_us = core.now_us
-    chunks: list[int] | None = None
-    crc: i64 = 0
-    size: i64 = 0
-    if upload is not None:
-        chunks = upload.chunks
-        crc = upload.crc
-        size = upload.size_bytes
-    elif body is not None:
-        crc = crc32(body)
-        size = len(body)
+    arrival.producer = producer.id
+    body, upload = message.body, message.upload
+    flags = arrival.flags
     if producer.adverse:
         flags |= n.FLAG_ADVERSE
     if queue.taps != 0 and body is not None and flags & n.FLAG_BODY_STORED == 0:
         flags |= n.FLAG_TAPPED
-    parent_serial: i64 = 0
-    parent_queue: i64 = queue.id if isinstance(queue, Topic) else 0
     if producer.receives:
         flags |= n.FLAG_RECEIVED
-        parent_serial = producer.origin_serial
-        parent_queue = producer.sequence
-    serial = core.ledger.arrival(
-        routing_set,
-        state,
-        event,
-        holder_kind,
-        holder,
-        causes,
-        priority,
-        flags,
-        producer.id,
-        expiry_us,
-        due_us,
-        head.creation_us,
-        0,
-        body if flags & (n.FLAG_BODY_STORED | n.FLAG_TAPPED) != 0 else None,
-        crc,
-        head.message_id,
-        head.message_id_type,
-        head.correlation_id,
-        head.correlation_id_type,
-        head.group_id,
-        head.group_sequence,
-        0,
-        size,
-        parent_serial,
-        parent_queue,
-        chunks,
-        0,
-        head.unique_id,
-    )
+        arrival.parent_serial = producer.origin_serial
+        arrival.parent_queue = producer.sequence
+    elif isinstance(queue, Topic):
+        arrival.parent_queue = queue.id
+    arrival.flags = flags
+    arrival.body_len = message.size
+    if upload is not None:
+        arrival.chunk_positions = upload.chunks
+        arrival.body_crc = upload.crc
+    elif body is not None:
+        arrival.body_crc = crc32(body)
+        if flags & (n.FLAG_BODY_STORED | n.FLAG_TAPPED) != 0:
+            arrival.body = body
+    serial = core.ledger.arrival(arrival)
     if not isinstance(queue, Queue):
         return serial
     if queue.ids is not None:
-        queue.ids.note(serial, head)
+        queue.ids.note(serial, arrival.properties)
     if queue.units is not None:
-        offset = core.ledger.last_body_offset
-        queue.units.come(Entry(queue, serial, priority, flags, 0, serial, offset, size, body))
+        size, offset = message.size, arrival.body_offset
+        queue.units.come(Entry(queue, serial, arrival.priority, flags, 0, offset, size, body))
     return serial

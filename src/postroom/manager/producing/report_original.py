@@ -5,7 +5,7 @@ from typing import Final, final
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.amqp.message.message_head import scan_head
 from postroom.manager.headers.mq_properties import MSG_TYPE
-from postroom.manager.queues.message_ids import ids_of_head
+from postroom.manager.queues.message_ids import ids_of
 from postroom.model import mq
 from postroom.model.ids import MessageIds
 from postroom.model.message import MessageHead
@@ -30,7 +30,7 @@ class Original:
 
     @property
     def ids(self) -> MessageIds:
-        return ids_of_head(self.head)
+        return ids_of(self.head)
 
     def is_report(self) -> bool:
         """Whether it is one itself: about those none are made."""

@@ -22,11 +22,12 @@ from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.transaction import Transaction, check_open, fail
 from postroom.manager.producing import blocked_sends, publication
 from postroom.manager.producing.blocked_sends import BlockedSend, as_blocked_send, blocked_sends_of
+from postroom.manager.producing.message import Message
 from postroom.manager.producing.put import NO_ROOM, lacking, no_room_text, refusal, store
 from postroom.manager.producing.report_checks import check_options
 from postroom.manager.producing.transacted_puts import put_in_transaction
 from postroom.manager.producing.unheard_refusals import record_refused
-from postroom.manager.producing.upload import Upload, abort
+from postroom.manager.producing.upload import abort
 from postroom.manager.queues import duplicate_detection as duplicates
 from postroom.manager.queues.queue import Queue, as_queue
 from postroom.model import numbers as n
@@ -43,10 +44,7 @@ def send(
     core: Core,
     producer: Producer,
     queue: Destination,
-    head: MessageHead,
-    body: bytes | None,
-    upload: Upload | None,
-    size: i64,
+    message: Message,
     sink: Sink,
     token: i64,
     transaction: Transaction | None,
@@ -55,27 +53,25 @@ def send(
     if queue.deleted:
         raise QueueDeleted(queue.deleted_text())
     if queue.overrides is not None:
-        overrides.apply(core.now_us, queue.overrides, head)
-        if body is not None and queue.overrides.bears:
-            body = overrides.with_delivery_time(core.now_us, head, body)
-            size = len(body)
-    if _dropped(core, queue, head, sink, token, transaction):
+        overrides.apply(core.now_us, queue.overrides, message.head)
+        if message.body is not None and queue.overrides.bears:
+            body = overrides.with_delivery_time(core.now_us, message.head, message.body)
+            message = Message(message.head, body)
+    if _dropped(core, queue, message.head, sink, token, transaction):
         return DROPPED
-    refused = _unfit(core, queue, head, body, upload, size)
+    refused = _unfit(core, queue, message)
     if refused is None:
-        pool = _lacking(core, producer, queue, head, body, upload, size)
+        pool = _lacking(core, producer, queue, message)
         if pool is not None or producer.waiting is not None:
-            blocked = BlockedSend(
-                producer, queue, head, body, upload, size, sink, token, transaction, core.now_us
-            )
+            blocked = BlockedSend(producer, queue, message, sink, token, transaction, core.now_us)
             refused = _block(core, blocked, pool)
             if refused is None:
                 return WAITS
         else:
-            refused = _take(core, producer, queue, head, body, upload, transaction)
+            refused = _take(core, producer, queue, message, transaction)
     if refused is not None:
         if token < 0:
-            _refused_unheard(core, producer, queue, size, transaction, refused)
+            _refused_unheard(core, producer, queue, message.size, transaction, refused)
         core.effects.rejected.append(Rejected(sink, token, refused[0], refused[1]))
         return REFUSED
     if token >= 0:
@@ -122,14 +118,12 @@ def _accept(core: Core, sink: Sink, token: i64, transaction: Transaction | None)
         core.effects.accept_provisionally(sink, token)
 
 
-def _unfit(
-    core: Core, queue: Destination, head: MessageHead, body: bytes | None, upload: Upload | None, size: i64
-) -> tuple[str, str] | None:
+def _unfit(core: Core, queue: Destination, message: Message) -> tuple[str, str] | None:
     """Why it can't be taken at all: what the destination refuses, or report options that can't be."""
-    refused = _refusal(core, queue, size, head.durable)
+    head = message.head
+    refused = _refusal(core, queue, message.size, head.durable)
     if refused is None and head.report != 0:
-        opening = upload.opening if upload is not None else body
-        refused = check_options(core, queue, head, opening or b"")
+        refused = check_options(core, queue, head, message.opening())
     return refused
 
 
@@ -144,39 +138,32 @@ def _lacking(
     core: Core,
     producer: Producer,
     queue: Destination,
-    head: MessageHead,
-    body: bytes | None,
-    upload: Upload | None,
-    size: i64,
+    message: Message,
 ) -> Pool | None:
     """Where there is no room now for one that has just come; None where there is."""
     if isinstance(queue, Topic):
-        return publication.lacking(
-            core, producer, queue, head, body, upload, blocked_sends_of(core).last_order + 1
-        )
-    return lacking(core, as_queue(queue), size)
+        return publication.lacking(core, producer, queue, message, blocked_sends_of(core).last_order + 1)
+    return lacking(core, as_queue(queue), message.size)
 
 
 def _take(
     core: Core,
     producer: Producer,
     queue: Destination,
-    head: MessageHead,
-    body: bytes | None,
-    upload: Upload | None,
+    message: Message,
     transaction: Transaction | None,
 ) -> tuple[str, str] | None:
     """Store it; why not, as (condition, description)."""
     first = core.ledger.next_position
     try:
         if isinstance(queue, Topic):
-            refused = publication.publish(core, producer, queue, head, body, upload, transaction)
+            refused = publication.publish(core, producer, queue, message, transaction)
             if refused is not None:
                 return refused
         elif transaction is not None:
-            put_in_transaction(core, transaction, producer, as_queue(queue), head, body, upload)
+            put_in_transaction(core, transaction, producer, as_queue(queue), message)
         else:
-            store(core, producer, as_queue(queue), head, body, upload)
+            store(core, producer, as_queue(queue), message)
     except ManagerError as error:
         return error.condition, error.description
     if transaction is not None:
@@ -189,7 +176,7 @@ def _block(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[str, st
     refused = _not_to_wait(core, blocked, pool)
     if refused is not None:
         return refused
-    overrides.fix_times(core.now_us, blocked.head)
+    overrides.fix_times(core.now_us, blocked.message.head)
     blocked.pool = pool if pool is not None else blocked.queue.quota.pool
     blocked_sends.enter(core, blocked)
     return None
@@ -255,27 +242,25 @@ def _let_in_unlimited(core: Core) -> None:
 
 def _let_in(core: Core, blocked: BlockedSend) -> bool:
     """It has room, or nothing to wait for: take it. False: it goes on waiting, where it was."""
-    queue = blocked.queue
+    queue, message = blocked.queue, blocked.message
     if isinstance(queue, Topic):
-        producer, order = blocked.producer, blocked.order
-        lacks = publication.lacking(core, producer, queue, blocked.head, blocked.body, blocked.upload, order)
+        lacks = publication.lacking(core, blocked.producer, queue, message, blocked.order)
         if lacks is not None:
             return blocked_sends.change_pool(blocked, lacks)
-    refused = _refusal(core, queue, blocked.size, blocked.head.durable)
+    refused = _refusal(core, queue, message.size, message.head.durable)
     if refused is not None:
         blocked_sends.refuse(core, blocked, refused[0], refused[1])
         return True
     blocked_sends.leave(core, blocked)
-    head, body, upload = blocked.head, blocked.body, blocked.upload
-    if _dropped(core, queue, head, blocked.sink, blocked.token, blocked.transaction):
-        if upload is not None:
-            abort(core, upload)
+    if _dropped(core, queue, message.head, blocked.sink, blocked.token, blocked.transaction):
+        if message.upload is not None:
+            abort(core, message.upload)
         return True
-    refused = _take(core, blocked.producer, queue, head, body, upload, blocked.transaction)
+    refused = _take(core, blocked.producer, queue, message, blocked.transaction)
     if refused is not None:
         blocked_sends.reject(core, blocked, refused[0], refused[1])
         return True
-    blocked.body = None
+    message.body = None
     if blocked.token >= 0:
         _accept(core, blocked.sink, blocked.token, blocked.transaction)
     if isinstance(queue, Queue) and _is_awaited(queue):

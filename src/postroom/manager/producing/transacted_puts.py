@@ -6,12 +6,11 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.entry_creation import begin_held
 from postroom.manager.kernel.memory import admit
 from postroom.manager.kernel.transaction import Transaction, make_room
-from postroom.manager.producing.put import due_of, new_entry, upload_size
-from postroom.manager.producing.upload import Upload
+from postroom.manager.producing.message import Message
+from postroom.manager.producing.put import due_of, new_entry
 from postroom.manager.queues.duplicate_detection import note
 from postroom.manager.queues.queue import Queue, as_queue
 from postroom.model import numbers as n
-from postroom.model.message import MessageHead
 
 
 def put_in_transaction(
@@ -19,23 +18,12 @@ def put_in_transaction(
     transaction: Transaction,
     producer: Producer,
     queue: Queue,
-    head: MessageHead,
-    body: bytes | None,
-    upload: Upload | None,
+    message: Message,
 ) -> Entry:
     """Put provisionally: invisible until the commit. Raises as `make_room`."""
-    make_room(core, transaction, 1, len(body) if body is not None else upload_size(upload))
-    entry = new_entry(
-        core,
-        producer,
-        queue,
-        head,
-        body,
-        upload,
-        due_of(core, head),
-        transaction,
-    )
-    note(queue, head, transaction)
+    make_room(core, transaction, 1, message.size)
+    entry = new_entry(core, producer, queue, message, due_of(core, message.head), transaction)
+    note(queue, message.head, transaction)
     hold_put(core, transaction, entry)
     return entry
 

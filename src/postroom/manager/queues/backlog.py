@@ -18,7 +18,6 @@ from postroom.model.packed import (
     CHUNK_ENTRIES,
     PACKED_BYTES,
     PackedEntry,
-    write_packed,
     write_plain_places,
 )
 
@@ -29,7 +28,7 @@ ZONE_ENTRIES: Final = 256
 ZONE_SHIFT: Final = 8
 _PRIORITY_AT: Final = 32
 _PRIORITY_SHIFT: Final = 32
-"""Where a packed entry has its priority, see `write_packed`."""
+"""Where a packed entry has its priority, see `PackedEntry.write`."""
 
 
 @final
@@ -241,9 +240,15 @@ class Backlog:
     ) -> None:
         """Add a fresh arrival; it stands behind all others."""
         tail = self._open_tail()
-        write_packed(
-            tail.data, serial, body_serial, expiry_us, body_offset, body_len, 0, 0, self.priority, flags
-        )
+        packed = PackedEntry()
+        packed.serial = serial
+        packed.body_serial = body_serial
+        packed.expiry_us = expiry_us
+        packed.body_offset = body_offset
+        packed.body_len = body_len
+        packed.priority = self.priority
+        packed.flags = flags
+        packed.write(tail.data)
         self._grow(tail, serial, 0, serial, expiry_us)
 
     def append_entry(self, entry: Entry, keep: bool) -> None:

@@ -16,11 +16,11 @@ import numpy as np
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
-from postroom.manager.kernel.entry import Entry, unpacked
+from postroom.manager.kernel.entry import Entry, unpacked, write_entry
 from postroom.manager.kernel.entry_creation import delayed_again
 from postroom.manager.queues.held_back_members import HeldBack
 from postroom.model import numbers as n
-from postroom.model.packed import UNBORN_BYTES, UNBORN_FIELDS, PackedEntry, write_packed
+from postroom.model.packed import UNBORN_BYTES, UNBORN_FIELDS, PackedEntry
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.destination import Destination
@@ -185,18 +185,7 @@ class DelayedEntries:
         if entry.causes == n.ORDERED:
             self.ordered.pack(entry)
             return
-        write_packed(
-            self._tail,
-            entry.serial,
-            entry.body_serial,
-            entry.expiry_us,
-            entry.body_offset,
-            entry.body_len,
-            entry.delivery_count,
-            0,
-            entry.priority,
-            entry.flags,
-        )
+        write_entry(self._tail, entry)
         write_i64_le(self._tail, entry.due_us)
         moment = moment_us(entry)
         if moment < self._tail_next_us:

@@ -16,7 +16,7 @@ from mypy_extensions import i64
 from postroom.ledger.fold.state import distinct
 from postroom.ledger.reading.message_id_hash import hash_id, hash_ids
 from postroom.model.ids import ID_KINDS, MESSAGE_ID, NO_IDS, UNIQUE_ID, MessageIds
-from postroom.model.message import MessageHead
+from postroom.model.message import RecordedProperties
 from postroom.model.packed import PACKED_FIELDS
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ MERGED_SEGMENTS: Final = 16
 _PACKED: Final = np.dtype(PACKED_FIELDS)
 
 
-def ids_of_head(head: MessageHead) -> MessageIds:
+def ids_of(properties: RecordedProperties) -> MessageIds:
     """The ids that a message brings."""
     return MessageIds(
-        head.unique_id,
-        head.message_id,
-        head.message_id_type,
-        head.correlation_id,
-        head.correlation_id_type,
+        properties.unique_id,
+        properties.message_id,
+        properties.message_id_type,
+        properties.correlation_id,
+        properties.correlation_id_type,
     )
 
 
@@ -71,9 +71,9 @@ class IdIndex:
         self.hashed: i64 = 0
         """Ids in the segments."""
 
-    def note(self, serial: i64, head: MessageHead) -> None:
+    def note(self, serial: i64, properties: RecordedProperties) -> None:
         """A message has arrived."""
-        self.add(serial, ids_of_head(head))
+        self.add(serial, ids_of(properties))
 
     def add(self, serial: i64, ids: MessageIds) -> None:
         self.young[serial] = ids

@@ -32,11 +32,11 @@ from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.names import name_resolution as names
 from postroom.manager.names.remote_queues import names_of
 from postroom.manager.producing import discard
+from postroom.manager.producing.message import message_of
 from postroom.manager.producing.put import store
 from postroom.manager.producing.refusal import refusal_of
 from postroom.manager.producing.report_original import Original
 from postroom.manager.producing.transacted_puts import put_in_transaction
-from postroom.manager.producing.upload import upload_of
 from postroom.manager.queues.queue import Queue, Subscription
 from postroom.manager.reports.report_message import ReportText, report_sections
 from postroom.model import mq
@@ -273,12 +273,11 @@ def _put(
     producer = reporter(core)
     first = core.ledger.next_position
     try:
-        upload = upload_of(core, producer, sections)
-        body = None if upload is not None else sections
+        message = message_of(core, producer, own, sections)
         if transaction is None:
-            store(core, producer, queue, own, body, upload)
+            store(core, producer, queue, message)
         else:
-            put_in_transaction(core, transaction, producer, queue, own, body, upload)
+            put_in_transaction(core, transaction, producer, queue, message)
             core.durability.provisional(first)
     except ManagerError as error:
         return Undelivered(_UNEXPECTED, name, queue_manager, error.description)

@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.message.message_head import scan_head
+from postroom.ledger.format.entry_records import Arrival
 from postroom.manager.destinations import routing, tap
 from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.core import Core
@@ -19,7 +20,7 @@ from postroom.manager.kernel.outgoing_sections import expiry_flag
 from postroom.manager.kernel.overrides import birth_us
 from postroom.manager.kernel.overrides import expiry_us as override_expiry_us
 from postroom.manager.queues.annotations import annotate
-from postroom.manager.queues.message_ids import ids_of_head
+from postroom.manager.queues.message_ids import ids_of
 from postroom.manager.queues.placement import add_delayed, add_new
 from postroom.manager.queues.queue import Queue, as_queue
 from postroom.model import numbers as n
@@ -57,8 +58,12 @@ def make_child(
         due_us = birth_us(core.now_us, overrides)
     causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.switches.insertion_paused else 0
     ids = _ids_in_memory(parent)
-    told = flags | tap.flag(core, takers, flags, parent.body)
-    serial = _arrival(core, parent, routing_set, event, causes, priority, told, expiry_us, due_us, ids)
+    state = first_state(event, n.NO_HOLDER, causes)
+    arrival = Arrival(routing_set, event, state, ids, priority=priority, flags=flags, expiry_us=expiry_us)
+    arrival.flags |= tap.flag(core, takers, flags, parent.body)
+    arrival.causes = causes
+    arrival.due_us = due_us
+    serial = _write(core, parent, arrival)
     for taker in takers:
         child = _entry(taker, serial, priority, flags, expiry_us, parent)
         annotate(core, child, annotations)
@@ -78,9 +83,14 @@ def move_child(
     due_us = parent.due_us if parent.causes & n.UNBORN != 0 else 0
     causes: i64 = n.UNBORN if due_us != 0 else 0
     expiry_us = parent.expiry_us
-    event: i64 = n.EVENT_MOVE
-    told = flags | tap.flag(core, [queue], flags, parent.body)
-    serial = _arrival(core, parent, queue.id, event, causes, parent.priority, told, expiry_us, due_us, ids)
+    state = first_state(n.EVENT_MOVE, n.NO_HOLDER, causes)
+    arrival = Arrival(
+        queue.id, n.EVENT_MOVE, state, ids, priority=parent.priority, flags=flags, expiry_us=expiry_us
+    )
+    arrival.flags |= tap.flag(core, [queue], flags, parent.body)
+    arrival.causes = causes
+    arrival.due_us = due_us
+    serial = _write(core, parent, arrival)
     child = _entry(queue, serial, parent.priority, flags, expiry_us, parent)
     annotate(core, child, annotations)
     _note_ids(queue, serial, ids)
@@ -102,7 +112,7 @@ def _ids_in_memory(parent: Entry) -> MessageIds:
         head = scan_head(parent.body)
     except AmqpError:
         return NO_IDS
-    ids = ids_of_head(head)
+    ids = ids_of(head)
     ids.creation_us = head.creation_us
     ids.group_id = head.group_id
     ids.group_sequence = head.group_sequence
@@ -119,73 +129,36 @@ def _note_ids(queue: Queue, serial: i64, ids: MessageIds) -> None:
         index.miss(serial)
 
 
-def _arrival(
-    core: Core,
-    parent: Entry,
-    routing_set: i64,
-    event: i64,
-    causes: i64,
-    priority: i64,
-    flags: i64,
-    expiry_us: i64,
-    due_us: i64,
-    ids: MessageIds,
-) -> i64:
-    """The arrival record, which shares the parent's body; unless that isn't in the ledger and is wanted
-    there."""
-    own: bytes | None = None
-    crc: i64 = 0
-    body_serial = parent.body_serial
-    body_offset = parent.body_offset
+def _write(core: Core, parent: Entry, arrival: Arrival) -> i64:
+    """Complete and write the arrival of a child, which shares the parent's body; unless that isn't in the
+    ledger and is wanted there. Returns its serial."""
+    arrival.parent_serial = parent.serial
+    arrival.parent_queue = parent.queue.id
+    flags = arrival.flags
     if flags & n.FLAG_TAPPED != 0 and flags & n.FLAG_BODY_STORED == 0 and parent.body is not None:
-        own = parent.body
-        crc = crc32(own)
-        flags &= ~n.FLAG_BODY_SHARED
-        body_serial = body_offset = 0
-    return core.ledger.arrival(
-        routing_set,
-        first_state(event, n.NO_HOLDER, causes),
-        event,
-        n.NO_HOLDER,
-        0,
-        causes,
-        priority,
-        flags,
-        0,
-        expiry_us,
-        due_us,
-        ids.creation_us,
-        0,
-        own,
-        crc,
-        ids.message_id,
-        ids.message_id_type,
-        ids.correlation_id,
-        ids.correlation_id_type,
-        ids.group_id,
-        ids.group_sequence,
-        body_serial,
-        parent.body_len,
-        parent.serial,
-        parent.queue.id,
-        None,
-        body_offset,
-        ids.unique_id,
-    )
+        arrival.body = parent.body
+        arrival.body_crc = crc32(parent.body)
+        arrival.flags = flags & ~n.FLAG_BODY_SHARED
+    else:
+        arrival.body_serial = parent.body_serial
+        arrival.body_offset = parent.body_offset
+        arrival.body_len = parent.body_len
+    return core.ledger.arrival(arrival)
 
 
 def _entry(queue: Queue, serial: i64, priority: i64, flags: i64, expiry_us: i64, parent: Entry) -> Entry:
-    return Entry(
+    child = Entry(
         queue,
         serial,
         priority,
         flags,
         expiry_us,
-        parent.body_serial,
         parent.body_offset,
         parent.body_len,
         None if stored(parent) else parent.body,
     )
+    child.body_serial = parent.body_serial
+    return child
 
 
 def place(core: Core, queue: Queue, child: Entry, causes: i64, due_us: i64) -> None:

@@ -9,6 +9,7 @@ from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
 from postroom.amqp.message.message_head import scan_head
+from postroom.ledger.format.entry_records import Arrival
 from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
@@ -16,7 +17,6 @@ from postroom.manager.kernel.entry_creation import first_state
 from postroom.manager.kernel.outgoing_sections import expiry_flag
 from postroom.manager.kernel.overrides import birth_us
 from postroom.manager.kernel.overrides import expiry_us as override_expiry_us
-from postroom.manager.queues.message_ids import ids_of_head
 from postroom.manager.queues.queue import Queue
 from postroom.manager.undeliverable.child_entries import place
 from postroom.model import numbers as n
@@ -46,71 +46,41 @@ def make_rewritten(core: Core, parent: Entry, queue: Queue, event: i64, sections
             expiry_us = override_expiry_us(core.now_us, overrides)
             due_us = birth_us(core.now_us, overrides)
     causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.switches.insertion_paused else 0
-    serial = _arrival(core, parent, queue, event, sections, flags, priority, expiry_us, causes, due_us)
+    head = scan_head(sections)
+    state = first_state(event, n.NO_HOLDER, causes)
+    arrival = Arrival(queue.id, event, state, head, priority=priority, flags=flags, expiry_us=expiry_us)
+    arrival.causes = causes
+    arrival.due_us = due_us
+    serial = _write(core, parent, queue, arrival, sections)
+    if queue.ids is not None:
+        queue.ids.note(serial, head)
     size: i64 = len(sections)
     if size > CHUNK_BODY_BYTES:
         flags |= n.FLAG_BODY_STORED | n.FLAG_BODY_CHUNKED
     elif flags & n.FLAG_DURABLE != 0:
         flags |= n.FLAG_BODY_STORED
-    offset = core.ledger.last_body_offset
-    child = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, sections)
+    offset = arrival.body_offset
+    child = Entry(queue, serial, priority, flags, expiry_us, offset, size, sections)
     if flags & n.FLAG_REPORTS != 0 and causes == 0:
         core.reports.note(child, n.FEEDBACK_COA)
     place(core, queue, child, causes, due_us)
     return serial
 
 
-def _arrival(
-    core: Core,
-    parent: Entry,
-    queue: Queue,
-    event: i64,
-    sections: bytes,
-    flags: i64,
-    priority: i64,
-    expiry_us: i64,
-    causes: i64,
-    due_us: i64,
-) -> i64:
-    head = scan_head(sections)
-    chunks = _chunks(core, sections)
-    stored = sections if parent.flags & n.FLAG_DURABLE != 0 and chunks is None else None
-    if queue.taps != 0 and stored is None and chunks is None:
-        stored = sections
-        flags |= n.FLAG_TAPPED
-    serial = core.ledger.arrival(
-        queue.id,
-        first_state(event, n.NO_HOLDER, causes),
-        event,
-        n.NO_HOLDER,
-        0,
-        causes,
-        priority,
-        flags,
-        0,
-        expiry_us,
-        due_us,
-        head.creation_us,
-        0,
-        stored,
-        crc32(sections),
-        head.message_id,
-        head.message_id_type,
-        head.correlation_id,
-        head.correlation_id_type,
-        head.group_id,
-        head.group_sequence,
-        0,
-        len(sections),
-        parent.serial,
-        parent.queue.id,
-        chunks,
-        0,
-        head.unique_id,
-    )
-    if queue.ids is not None:
-        queue.ids.add(serial, ids_of_head(head))
-    return serial
+def _write(core: Core, parent: Entry, queue: Queue, arrival: Arrival, sections: bytes) -> i64:
+    """Complete and write the arrival of a child with ``sections``; returns its serial."""
+    arrival.parent_serial = parent.serial
+    arrival.parent_queue = parent.queue.id
+    arrival.body_len = len(sections)
+    arrival.body_crc = crc32(sections)
+    arrival.chunk_positions = _chunks(core, sections)
+    if arrival.chunk_positions is None:
+        if parent.flags & n.FLAG_DURABLE != 0:
+            arrival.body = sections
+        elif queue.taps != 0:
+            arrival.body = sections
+            arrival.flags |= n.FLAG_TAPPED
+    return core.ledger.arrival(arrival)
 
 
 def _chunks(core: Core, sections: bytes) -> list[int] | None:

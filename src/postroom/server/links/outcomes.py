@@ -8,6 +8,7 @@ from postroom.amqp.encoding.composite import Error
 from postroom.amqp.errors import INVALID_FIELD, AmqpError
 from postroom.amqp.extensions import REDELIVERY_DELAY
 from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Modified, Rejected, Released
+from postroom.manager.consuming.settlement import Modification
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.manager import QueueManager
@@ -59,7 +60,8 @@ def apply_outcome(
         delay_us: i64 = NOT_ASKED
         if changes is not None and REDELIVERY_DELAY in changes:
             delay_us = _delay_us(changes.pop(REDELIVERY_DELAY))
-        manager.modify(consumer, entry, failed, not_here, changes, now_us, token, transaction, delay_us)
+        change = Modification(failed, not_here, changes, delay_us)
+        manager.modify(consumer, entry, change, now_us, token, transaction)
     elif isinstance(state, Rejected):
         given = state.error or Error("", "")
         description = given.description or ""
