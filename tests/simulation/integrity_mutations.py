@@ -119,8 +119,8 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
     "events-of-tables-not-summed": _found_by(
         "tests/spark/damage/test_table_damages.py",
         "spark/audit/tables.py",
-        "if (said := _said(found.get(ledger_id, NOTHING), written.get(ledger_id, NOTHING)))",
-        'if (said := "")',
+        "if (difference := _difference(found.get(ledger_id, NOTHING), written.get(ledger_id, NOTHING)))",
+        'if (difference := "")',
     ),
     "tables-have-no-floor": _found_by(
         "tests/spark/damage/test_table_damages.py",

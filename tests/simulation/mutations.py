@@ -29,8 +29,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "confirm-recorded-as-return": Mutation(
         "manager/kernel/transitions.py",
-        "        n.EVENT_CONFIRM,\n        n.GET_UNCONFIRMED,\n        _CONFIRMED,",
-        "        n.EVENT_RELEASE,\n        n.GET_UNCONFIRMED,\n        n.AVAILABLE,",
+        "    n.EVENT_CONFIRM, n.GET_UNCONFIRMED, _CONFIRMED, n.CONSUMER",
+        "    n.EVENT_RELEASE, n.GET_UNCONFIRMED, n.AVAILABLE, n.CONSUMER",
     ),
     "held-entries-forgotten-at-restart": Mutation(
         "manager/restore.py",
