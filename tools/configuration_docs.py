@@ -101,8 +101,8 @@ def _docstrings(declared: type) -> Iterator[tuple[str, str]]:
     for each in classes:
         for field, text in zip(each.body, each.body[1:], strict=False):
             match field, text:
-                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(said))):
-                    yield name, " ".join(said.split())
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(texts))):
+                    yield name, " ".join(texts.split())
 
 
 def default_of(struct: type[Struct], field: FieldInfo) -> str:

@@ -57,9 +57,9 @@ class Bad:
 
     def attach(self, said: Offer | None = None, **properties: object) -> SenderLink:
         """As a sender; ``properties`` replace what the offer says."""
-        told = (said or offer()).properties()
-        told |= {Symbol(key.replace("_", "-")): value for key, value in properties.items()}
-        return self.attach_with(told)
+        record = (said or offer()).properties()
+        record |= {Symbol(key.replace("_", "-")): value for key, value in properties.items()}
+        return self.attach_with(record)
 
     def attach_with(self, properties: dict[object, object] | None) -> SenderLink:
         link = self.partner.session.attach_sender(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.channel.undelivered import NEXT, RetryRequest, Stage, Stop, UndeliveredHandler, Wait
-from postroom.manager.channels.undelivered import Action, Asked, ReceivedMessage, asked_of
+from postroom.manager.channels.undelivered import Action, OnFailure, ReceivedMessage, on_failure_of
 from postroom.model import mq
 from postroom.model.channel import RECEIVER, ChannelDefinition
 from postroom.model.mq import Reason, Report, Undelivered
@@ -26,16 +26,19 @@ CHANNEL = ChannelDefinition(
 FULL = Undelivered(Reason.Q_FULL, "Q", "LONDON", "queue 'Q' is full")
 UNKNOWN = Undelivered(Reason.UNKNOWN_OBJECT_NAME, "Q", "LONDON", "there is no queue 'Q'")
 WORDS = {
-    Asked.NOTHING: 0,
-    Asked.DISCARD: Report.DISCARD_MSG,
-    Asked.REPORT: Report.EXCEPTION_WITH_FULL_DATA,
-    Asked.REPORT_AND_DISCARD: Report.EXCEPTION_WITH_DATA | Report.DISCARD_MSG,
-    Asked.RETURN: Report.EXCEPTION_WITH_FULL_DATA | Report.DISCARD_MSG,
+    OnFailure.NOTHING: 0,
+    OnFailure.DISCARD: Report.DISCARD_MSG,
+    OnFailure.REPORT: Report.EXCEPTION_WITH_FULL_DATA,
+    OnFailure.REPORT_AND_DISCARD: Report.EXCEPTION_WITH_DATA | Report.DISCARD_MSG,
+    OnFailure.RETURN: Report.EXCEPTION_WITH_FULL_DATA | Report.DISCARD_MSG,
 }
 
 
 def message(
-    requested: Asked = Asked.NOTHING, *, fast: bool = False, reply_to: str | None = "R"
+    requested: OnFailure = OnFailure.NOTHING,
+    *,
+    fast: bool = False,
+    reply_to: str | None = "R",
 ) -> ReceivedMessage:
     payload = Message(
         header=Header(durable=not fast),
@@ -63,15 +66,23 @@ def walk(
 # --- the table
 
 
-def expected(requested: Asked, dead_letters: bool, fast: bool, failing: set[Action]) -> list[Action]:
+def expected(requested: OnFailure, dead_letters: bool, fast: bool, failing: set[Action]) -> list[Action]:
     """MQ's rules said another way: in the order of the seed, not of the table."""
     steps: list[Action] = []
-    discard = requested in (Asked.DISCARD, Asked.REPORT_AND_DISCARD, Asked.RETURN)
-    if requested in (Asked.REPORT, Asked.REPORT_AND_DISCARD, Asked.RETURN):
+    discard = requested in (
+        OnFailure.DISCARD,
+        OnFailure.REPORT_AND_DISCARD,
+        OnFailure.RETURN,
+    )
+    if requested in (
+        OnFailure.REPORT,
+        OnFailure.REPORT_AND_DISCARD,
+        OnFailure.RETURN,
+    ):
         steps.append(Action.PUT_REPORT)
         discard = discard and Action.PUT_REPORT not in failing
     if discard:
-        end = Action.RETURN_TO_SENDER if requested is Asked.RETURN else Action.DISCARD
+        end = Action.RETURN_TO_SENDER if requested is OnFailure.RETURN else Action.DISCARD
         return [*steps, end, Action.DONE]
     if dead_letters:
         steps.append(Action.DEAD_LETTER)
@@ -80,12 +91,12 @@ def expected(requested: Asked, dead_letters: bool, fast: bool, failing: set[Acti
     return [*steps, Action.DROP, Action.DONE] if fast else [*steps, Action.BACK_OUT]
 
 
-@pytest.mark.parametrize("requested", Asked)
+@pytest.mark.parametrize("requested", OnFailure)
 @pytest.mark.parametrize("dead_letters", [True, False])
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize("failing", [set(), {Action.PUT_REPORT}, {Action.DEAD_LETTER}, {*Action}])
 def test_every_way_down_the_ladder(
-    requested: Asked, dead_letters: bool, fast: bool, failing: set[Action]
+    requested: OnFailure, dead_letters: bool, fast: bool, failing: set[Action]
 ) -> None:
     handler = UndeliveredHandler(replace(CHANNEL, use_dead_letter_queue=dead_letters), None)
     failing = failing & {Action.PUT_REPORT, Action.DEAD_LETTER}
@@ -94,7 +105,7 @@ def test_every_way_down_the_ladder(
 
 
 def test_the_table_has_every_row() -> None:
-    assert set(NEXT) == set(product(Stage, Asked, (True, False), (True, False)))
+    assert set(NEXT) == set(product(Stage, OnFailure, (True, False), (True, False)))
     assert {action for (stage, *_), action in NEXT.items() if stage is Stage.ENDED} == {Action.DONE}
 
 
@@ -105,7 +116,7 @@ def test_what_travels_in_a_batch_is_never_dropped_and_what_does_not_is_never_bac
 
 def test_a_message_that_asks_for_nothing_is_never_discarded() -> None:
     for (_, asked, _, _), action in NEXT.items():
-        if asked in (Asked.NOTHING, Asked.REPORT):
+        if asked in (OnFailure.NOTHING, OnFailure.REPORT):
             assert action not in (Action.DISCARD, Action.RETURN_TO_SENDER)
 
 
@@ -114,16 +125,18 @@ def test_what_a_word_asks_for(word: int, replies: bool) -> None:
     exception, discards = word & mq.EXCEPTION_MASK, word & mq.DISCARD_MSG != 0
     if exception not in (0, 0x01000000, 0x03000000, 0x07000000):
         return
-    asked = asked_of(word, replies)
+    asked = on_failure_of(word, replies)
     returns = exception == Report.EXCEPTION_WITH_FULL_DATA and discards and replies
-    assert (asked is Asked.RETURN) == returns
-    assert (asked in (Asked.REPORT, Asked.REPORT_AND_DISCARD, Asked.RETURN)) == (exception != 0 and replies)
-    assert (asked in (Asked.NOTHING, Asked.REPORT)) == (not discards)
+    assert (asked is OnFailure.RETURN) == returns
+    assert (asked in (OnFailure.REPORT, OnFailure.REPORT_AND_DISCARD, OnFailure.RETURN)) == (
+        exception != 0 and replies
+    )
+    assert (asked in (OnFailure.NOTHING, OnFailure.REPORT)) == (not discards)
 
 
 def test_without_a_reply_queue_nothing_is_returned() -> None:
-    assert message(Asked.RETURN).asked is Asked.RETURN
-    assert message(Asked.RETURN, reply_to=None).asked is Asked.DISCARD
+    assert message(OnFailure.RETURN).requested is OnFailure.RETURN
+    assert message(OnFailure.RETURN, reply_to=None).requested is OnFailure.DISCARD
 
 
 # --- message retry

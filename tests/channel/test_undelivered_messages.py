@@ -14,7 +14,7 @@ from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.channel.undelivered import UndeliveredHandler
 from postroom.ledger.format.records import ArrivalFlag
-from postroom.manager.channels.undelivered import Action, Asked, ReceivedMessage
+from postroom.manager.channels.undelivered import Action, OnFailure, ReceivedMessage
 from postroom.manager.headers import dead_letter_header
 from postroom.manager.headers.dead_letter_header import DeadLetterHeader
 from postroom.manager.kernel.options import ManagerOptions
@@ -33,16 +33,21 @@ ENDS = (Event.DISCARD, Event.RETURN_TO_SENDER)
 
 DEFINITION = ChannelDefinition(CHANNEL, type="receiver", message_retry_count=0)
 WORDS = {
-    Asked.NOTHING: 0,
-    Asked.DISCARD: Report.DISCARD_MSG,
-    Asked.REPORT: Report.EXCEPTION_WITH_DATA,
-    Asked.REPORT_AND_DISCARD: Report.EXCEPTION | Report.DISCARD_MSG,
-    Asked.RETURN: Report.EXCEPTION_WITH_FULL_DATA | Report.DISCARD_MSG,
+    OnFailure.NOTHING: 0,
+    OnFailure.DISCARD: Report.DISCARD_MSG,
+    OnFailure.REPORT: Report.EXCEPTION_WITH_DATA,
+    OnFailure.REPORT_AND_DISCARD: Report.EXCEPTION | Report.DISCARD_MSG,
+    OnFailure.RETURN: Report.EXCEPTION_WITH_FULL_DATA | Report.DISCARD_MSG,
 }
 
 
 def received(
-    requested: Asked, *, fast: bool = False, to: str = "nowhere", reply_to: str = "replies", size: int = 30
+    requested: OnFailure,
+    *,
+    fast: bool = False,
+    to: str = "nowhere",
+    reply_to: str = "replies",
+    size: int = 30,
 ) -> ReceivedMessage:
     payload = Message(
         header=Header(durable=not fast, priority=6),
@@ -136,7 +141,7 @@ def header_of(letter: Read) -> DeadLetterHeader:
 @pytest.mark.parametrize("fast", [False, True])
 def test_what_asks_for_nothing_is_a_dead_letter_with_mqs_header(fast: bool) -> None:
     receiver = Receiver()
-    assert receiver.take(received(Asked.NOTHING, fast=fast)) == [Action.DEAD_LETTER, Action.DONE]
+    assert receiver.take(received(OnFailure.NOTHING, fast=fast)) == [Action.DEAD_LETTER, Action.DONE]
     if not fast:
         assert on(receiver.world, "dead") == []
         receiver.commit()
@@ -155,7 +160,7 @@ def test_what_asks_for_nothing_is_a_dead_letter_with_mqs_header(fast: bool) -> N
 @pytest.mark.parametrize("fast", [False, True])
 def test_what_asks_to_be_discarded_is_and_the_ledger_says_so(fast: bool) -> None:
     receiver = Receiver()
-    assert receiver.take(received(Asked.DISCARD, fast=fast)) == [Action.DISCARD, Action.DONE]
+    assert receiver.take(received(OnFailure.DISCARD, fast=fast)) == [Action.DISCARD, Action.DONE]
     if not fast:
         assert receiver.ends() == []
         receiver.commit()
@@ -171,7 +176,7 @@ def test_what_asks_to_be_discarded_is_and_the_ledger_says_so(fast: bool) -> None
 @pytest.mark.parametrize("fast", [False, True])
 def test_a_report_and_a_dead_letter(fast: bool) -> None:
     receiver = Receiver()
-    steps = receiver.take(received(Asked.REPORT, fast=fast))
+    steps = receiver.take(received(OnFailure.REPORT, fast=fast))
     assert steps == [Action.PUT_REPORT, Action.DEAD_LETTER, Action.DONE]
     if not fast:
         assert on(receiver.world) == []
@@ -184,7 +189,7 @@ def test_a_report_and_a_dead_letter(fast: bool) -> None:
 
 def test_a_report_and_the_message_discarded() -> None:
     receiver = Receiver()
-    steps = receiver.take(received(Asked.REPORT_AND_DISCARD))
+    steps = receiver.take(received(OnFailure.REPORT_AND_DISCARD))
     assert steps == [Action.PUT_REPORT, Action.DISCARD, Action.DONE]
     receiver.commit()
     [report] = on(receiver.world)
@@ -196,7 +201,7 @@ def test_a_report_and_the_message_discarded() -> None:
 @pytest.mark.parametrize("fast", [False, True])
 def test_return_to_sender(fast: bool) -> None:
     receiver = Receiver()
-    steps = receiver.take(received(Asked.RETURN, fast=fast))
+    steps = receiver.take(received(OnFailure.RETURN, fast=fast))
     assert steps == [Action.PUT_REPORT, Action.RETURN_TO_SENDER, Action.DONE]
     if not fast:
         receiver.commit()
@@ -212,7 +217,7 @@ def test_return_to_sender(fast: bool) -> None:
 def test_return_to_a_sender_elsewhere_goes_on_the_transmission_queue() -> None:
     receiver = Receiver()
     receiver.world.queue(HERE, usage="transmission")
-    receiver.take(received(Asked.RETURN, reply_to=f"replies@{HERE}"))
+    receiver.take(received(OnFailure.RETURN, reply_to=f"replies@{HERE}"))
     assert on(receiver.world, HERE) == []
     receiver.commit()
     [report] = on(receiver.world, HERE)
@@ -221,7 +226,7 @@ def test_return_to_a_sender_elsewhere_goes_on_the_transmission_queue() -> None:
 
 def test_what_can_not_be_returned_is_a_dead_letter_itself() -> None:
     receiver = Receiver()
-    steps = receiver.take(received(Asked.RETURN, reply_to="also.nowhere"))
+    steps = receiver.take(received(OnFailure.RETURN, reply_to="also.nowhere"))
     assert steps == [Action.PUT_REPORT, Action.DEAD_LETTER, Action.DONE]
     receiver.commit()
     [letter] = on(receiver.world, "dead")
@@ -231,15 +236,15 @@ def test_what_can_not_be_returned_is_a_dead_letter_itself() -> None:
 
 def test_a_report_that_can_not_be_put_is_a_dead_letter_beside_its_message() -> None:
     receiver = Receiver()
-    receiver.take(received(Asked.REPORT, reply_to="also.nowhere"))
+    receiver.take(received(OnFailure.REPORT, reply_to="also.nowhere"))
     receiver.commit()
     report, letter = on(receiver.world, "dead")
     assert (report.feedback, header_of(report).queue) == (2085, "also.nowhere")
     assert (letter.feedback, header_of(letter).queue) == (None, "nowhere")
 
 
-@pytest.mark.parametrize("requested", [Asked.NOTHING, Asked.REPORT])
-def test_without_a_dead_letter_queue_the_batch_is_backed_out(requested: Asked) -> None:
+@pytest.mark.parametrize("requested", [OnFailure.NOTHING, OnFailure.REPORT])
+def test_without_a_dead_letter_queue_the_batch_is_backed_out(requested: OnFailure) -> None:
     receiver = Receiver(dead_letters="")
     assert receiver.take(received(requested))[-1] is Action.BACK_OUT
     receiver.back_out()
@@ -249,14 +254,14 @@ def test_without_a_dead_letter_queue_the_batch_is_backed_out(requested: Asked) -
 
 def test_usedlq_no_is_as_if_there_were_none() -> None:
     receiver = Receiver(use_dead_letter_queue=False)
-    assert receiver.take(received(Asked.NOTHING)) == [Action.BACK_OUT]
+    assert receiver.take(received(OnFailure.NOTHING)) == [Action.BACK_OUT]
 
 
 @pytest.mark.parametrize("usable", [False, True])
 def test_a_fast_message_with_nowhere_to_go_is_dropped_and_accounted_for(usable: bool) -> None:
     receiver = Receiver(use_dead_letter_queue=usable)
     receiver.world.manager.pause(receiver.world.manager.queue("dead"), "production", receiver.world.now_us)
-    steps = receiver.take(received(Asked.NOTHING, fast=True))
+    steps = receiver.take(received(OnFailure.NOTHING, fast=True))
     assert steps == [*[Action.DEAD_LETTER] * usable, Action.DROP, Action.DONE]
     [(outcome, detail)] = receiver.ends()
     assert outcome is Outcome.DISCARDED
@@ -269,13 +274,13 @@ def test_a_full_dead_letter_queue_backs_out() -> None:
     receiver.world.queue("dead2", max_messages=1)
     receiver.world.put(receiver.world.manager.queue("dead2"))
     receiver.world.manager.core.options = replace(receiver.world.options, dead_letter_queue="dead2")
-    assert receiver.take(received(Asked.NOTHING)) == [Action.DEAD_LETTER, Action.BACK_OUT]
+    assert receiver.take(received(OnFailure.NOTHING)) == [Action.DEAD_LETTER, Action.BACK_OUT]
 
 
 def test_a_full_queue_is_told_as_that() -> None:
     receiver = Receiver()
     receiver.world.put(receiver.world.queue("full", max_messages=1))
-    receiver.take(received(Asked.NOTHING, to="full"))
+    receiver.take(received(OnFailure.NOTHING, to="full"))
     receiver.commit()
     [letter] = on(receiver.world, "dead")
     assert header_of(letter).reason == Reason.Q_FULL
@@ -283,7 +288,7 @@ def test_a_full_queue_is_told_as_that() -> None:
 
 def test_a_dead_letter_makes_no_reports_about_itself() -> None:
     receiver = Receiver()
-    message = received(Asked.NOTHING)
+    message = received(OnFailure.NOTHING)
     message.head.report = Report.COD | Report.COA
     receiver.take(message)
     receiver.commit()
@@ -294,8 +299,8 @@ def test_a_dead_letter_makes_no_reports_about_itself() -> None:
 # --- in the ledger
 
 
-@pytest.mark.parametrize("requested", Asked)
-def test_a_crash_before_the_commit_leaves_nothing(requested: Asked, tmp_path: Path) -> None:
+@pytest.mark.parametrize("requested", OnFailure)
+def test_a_crash_before_the_commit_leaves_nothing(requested: OnFailure, tmp_path: Path) -> None:
     receiver = Receiver(LedgerWorld)
     receiver.take(received(requested))
     assert isinstance(receiver.world, LedgerWorld)
@@ -305,16 +310,20 @@ def test_a_crash_before_the_commit_leaves_nothing(requested: Asked, tmp_path: Pa
     receiver.world.check_whole(tmp_path)
 
 
-@pytest.mark.parametrize("requested", Asked)
-def test_a_crash_after_the_commit_changes_nothing(requested: Asked, tmp_path: Path) -> None:
+@pytest.mark.parametrize("requested", OnFailure)
+def test_a_crash_after_the_commit_changes_nothing(requested: OnFailure, tmp_path: Path) -> None:
     receiver = Receiver(LedgerWorld)
     receiver.take(received(requested, size=300_000))
     receiver.commit()
     assert isinstance(receiver.world, LedgerWorld)
     receiver.world.crash()
-    wants_report = requested in (Asked.REPORT, Asked.REPORT_AND_DISCARD, Asked.RETURN)
+    wants_report = requested in (
+        OnFailure.REPORT,
+        OnFailure.REPORT_AND_DISCARD,
+        OnFailure.RETURN,
+    )
     assert len(on(receiver.world)) == wants_report
-    assert len(on(receiver.world, "dead")) == (requested in (Asked.NOTHING, Asked.REPORT))
+    assert len(on(receiver.world, "dead")) == (requested in (OnFailure.NOTHING, OnFailure.REPORT))
     receiver.world.check_whole(tmp_path)
 
 
@@ -332,7 +341,7 @@ NAMES = st.text(max_size=48)
     )
 )
 def test_a_header_comes_off_as_it_was_put_on(header: DeadLetterHeader) -> None:
-    message = received(Asked.NOTHING)
+    message = received(OnFailure.NOTHING)
     letter = dead_letter_header.with_dead_letter_header(message.body, header)
     assert dead_letter_header.take_dead_letter_header(letter) == (header, message.body)
 

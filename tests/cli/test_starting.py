@@ -104,10 +104,10 @@ def test_the_list_says_of_each_command_what_the_command_says(name: str) -> None:
 def test_the_list_looks_as_click_has_it(columns: int) -> None:
     context = click.Context(main, info_name="postroom", terminal_width=columns, max_content_width=columns)
     assert isinstance(main, click.Group)
-    told, wanted = context.make_formatter(), context.make_formatter()
-    main.format_commands(context, told)
+    record, wanted = context.make_formatter(), context.make_formatter()
+    main.format_commands(context, record)
     click.Group.format_commands(main, context, wanted)
-    assert told.getvalue() == wanted.getvalue()
+    assert record.getvalue() == wanted.getvalue()
 
 
 def test_no_command_of_that_name() -> None:

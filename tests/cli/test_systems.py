@@ -32,14 +32,14 @@ def run(system: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("system", ["windows", "mac"])
 def test_a_running_broker_is_asked_from_anywhere(system: str, broker: BrokerThread) -> None:
     queue = f"from.{system}"
-    for arguments, told in (
+    for arguments, record in (
         (("queue", "create", queue, "--set", "max_messages=2"), f"created {queue}"),
         (("put", queue, "a", "b"), f"sent 2 to {queue}"),
         (("get", queue), "a"),
         (("message", "delete", queue, "--all"), f"deleted 1 messages from {queue}"),
     ):
         done = run(system, *arguments, "--url", broker.url)
-        assert (done.stdout.strip(), done.stderr, done.returncode) == (told, "", 0)
+        assert (done.stdout.strip(), done.stderr, done.returncode) == (record, "", 0)
     listed = run(system, "queue", "list", "--json", "--url", broker.url).stdout.splitlines()
     assert queue in [json.loads(line)["name"] for line in listed]
 

@@ -71,8 +71,8 @@ def test_every_type_is_told_as_a_body(
         producer = session.create_producer(queue)
         for row in rows:
             producer.send(again(row))
-    told = connected("proton").receive(queue, len(cases))
-    for case, message in zip(cases, told, strict=True):
+    record = connected("proton").receive(queue, len(cases))
+    for case, message in zip(cases, record, strict=True):
         assert received_as_sent(case.body, message["body"]), case.name
 
 
@@ -116,7 +116,9 @@ def test_header_and_properties_are_told(client: Client, broker: BrokerProcess, q
     assert 50_000 < row["ttl_ms"] <= 60_000  # what an absolute expiry leaves of it
 
 
-KINDS = [(name, message, told.split()[0]) for name, message, told in SENT if "Message" in told.split()[0]]
+KINDS = [
+    (name, message, record.split()[0]) for name, message, record in SENT if "Message" in record.split()[0]
+]
 
 
 @pytest.mark.parametrize(("name", "message", "text"), KINDS, ids=[name for name, *_ in KINDS])

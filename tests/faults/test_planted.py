@@ -40,8 +40,8 @@ def a_commit_that_is_cut_off_seems_done(patch: pytest.MonkeyPatch) -> None:
     async def pretend(context: TransactionContext) -> None:
         try:
             await real(context)
-        except TransactionRolledBackException as told:
-            if not isinstance(told.__cause__, ConnectionLostException):
+        except TransactionRolledBackException as record:
+            if not isinstance(record.__cause__, ConnectionLostException):
                 raise
 
     patch.setattr(TransactionContext, "_commit", pretend)

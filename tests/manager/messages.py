@@ -8,7 +8,7 @@ from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.effects import Delivery
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.transaction import Transaction
-from postroom.manager.queues.entry_lookup import spots
+from postroom.manager.queues.entry_lookup import locations
 from postroom.manager.queues.queue import PRIORITIES, Queue
 from postroom.manager.queues.units_of_order import PROPERTY
 from tests.manager.world import TestSink, World
@@ -79,4 +79,6 @@ def member(world: Any, queue: Queue, text: str, unit: str = "u", **more: Any) ->
 
 def available_entries(queue: Queue) -> list[Entry]:
     """What is available, in order."""
-    return [spot.entry for priority in reversed(range(PRIORITIES)) for spot in spots(queue, priority, -1, 0)]
+    return [
+        spot.entry for priority in reversed(range(PRIORITIES)) for spot in locations(queue, priority, -1, 0)
+    ]

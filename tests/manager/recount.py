@@ -18,7 +18,7 @@ from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.kernel.memory import stored
 from postroom.manager.kernel.statistics import SLOT_NAMES, Beginning, slot_of
 from postroom.manager.producing.blocked_sends import blocked_sends_of
-from postroom.manager.queues.entry_lookup import spots
+from postroom.manager.queues.entry_lookup import locations
 from postroom.manager.queues.held_lookup import held_entries
 from postroom.manager.queues.queue import Queue
 from postroom.manager.spark.sink import sinks_of
@@ -34,7 +34,7 @@ TAPPED = int(ArrivalFlag.TAPPED)
 def entries_of(queue: Queue) -> Iterator[Entry]:
     """Every entry of a queue, wherever it is kept."""
     for band in queue.bands:
-        for spot in spots(queue, band.priority, -1, 0):
+        for spot in locations(queue, band.priority, -1, 0):
             yield spot.entry
     yield from queue.delayed.entries()
     for consumer in queue.attached.consumers:

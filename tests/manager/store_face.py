@@ -63,7 +63,7 @@ def ask(world: World, request: StoreRequest) -> Any:
     """The answer to a request of `Asked`, which must be there after one turn; or what it raises."""
     asked = request.target
     assert isinstance(asked, Asked)
-    world.manager.ask_store(request, world.now_us)
+    world.manager.submit_request(request, world.now_us)
     world.turn()
     if isinstance(asked.answer, ManagerError):
         raise asked.answer
@@ -85,7 +85,7 @@ class StoreFace:
         return self.world.manager.queue(self.name)
 
     def begin(self, request: StoreRequest, requested: Asked) -> Asked:
-        self.world.manager.ask_store(request, self.world.now_us)
+        self.world.manager.submit_request(request, self.world.now_us)
         return requested
 
     def _do(self, request: StoreRequest) -> StoreAnswer:

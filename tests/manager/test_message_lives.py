@@ -40,7 +40,7 @@ def a_dead_letter_replayed(world: LedgerWorld) -> None:
     world.turn()
     world.manager.reject(consumer, world.held(consumer)[0], "app:bad", "why", world.now_us)
     world.turn()
-    world.manager.ask_store(Replay(dead, Asked(), Wanted(ALL_STATES), "", False, False), world.now_us)
+    world.manager.submit_request(Replay(dead, Asked(), Wanted(ALL_STATES), "", False, False), world.now_us)
     world.turn()
     world.close(consumer)
     consumer = world.consumer(orders, 2, name="link2", container="app")

@@ -102,9 +102,9 @@ class Batch:
         """The verb was done to ``count`` messages; None: there were none. Raises Broken if that can't be."""
         worlds = [world for world in self.worlds if self._fits(world, verb, id, count, now_us)]
         if not worlds:
-            told = "there is none" if count is None else f"done to {count}"
+            record = "there is none" if count is None else f"done to {count}"
             raise Broken(
-                f"{verb} {id or ''} under confirm id {self.confirm_id}: {told}; it was {self.worlds}"
+                f"{verb} {id or ''} under confirm id {self.confirm_id}: {record}; it was {self.worlds}"
             )
         if count is None:
             kept = [world for world in worlds if self._is_paused(verb)]

@@ -167,8 +167,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "selector-not-asked-at-arrival": Mutation(
         "manager/queues/selector_evaluation.py",
-        "        said = cursor.selector.matches(fields)\n",
-        "        said = True\n",
+        "        verdict = cursor.selector.matches(fields)\n",
+        "        verdict = True\n",
     ),
     "confirm-id-forgotten-at-restart": Mutation(
         "manager/message_store/entry_verbs.py",
@@ -228,9 +228,9 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "unprepared-branch-survives-a-restart": Mutation(
         "manager/transactions/xa_verbs.py",
-        "        if row.holder_kind != n.XA_PREPARED:\n            continue\n        told = row.detail\n",
+        "        if row.holder_kind != n.XA_PREPARED:\n            continue\n        detail = row.detail\n",
         "        if row.holder_kind not in (n.XA_BRANCH, n.XA_PREPARED):\n            continue\n"
-        '        told = {"since_us": 0, **row.detail}\n',
+        '        detail = {"since_us": 0, **row.detail}\n',
     ),
     "prepared-branch-times-out": Mutation(
         "manager/transactions/xa_branch.py",

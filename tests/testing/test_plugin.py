@@ -124,8 +124,8 @@ def test_nothing_is_loaded():
 """,
     )
     assert done.returncode == 0, done.stdout
-    told = run_pytest(tmp_path, "", "--markers")
-    assert "@pytest.mark.postroom(config=None" in told.stdout
+    record = run_pytest(tmp_path, "", "--markers")
+    assert "@pytest.mark.postroom(config=None" in record.stdout
 
 
 def test_what_the_page_shows_works(tmp_path: Path) -> None:

@@ -81,9 +81,9 @@ def test_a_configuration_means_what_it_meant(version: Path) -> None:
 @each_version
 def test_a_decision_log_says_what_it_said(version: Path, tmp_path: Path) -> None:
     folder = unpack(version / (DECISIONS + ENDING), tmp_path / "log")
-    told = told_of(folder)
-    assert not differences(noted(version / f"{DECISIONS}.json"), told)
-    assert not differences(told, told_of(folder)), "after this version has written it"
+    record = told_of(folder)
+    assert not differences(noted(version / f"{DECISIONS}.json"), record)
+    assert not differences(record, told_of(folder)), "after this version has written it"
 
 
 @each_version

@@ -25,7 +25,7 @@ from enum import IntEnum
 from typing import Final, final
 
 from postroom.amqp.message.message_fields import MessageFields
-from postroom.manager.channels.undelivered import Action, Asked, ReceivedMessage
+from postroom.manager.channels.undelivered import Action, OnFailure, ReceivedMessage
 from postroom.model import mq
 from postroom.model.channel import MAX_RETRIES, ChannelDefinition
 from postroom.model.mq import Undelivered
@@ -54,19 +54,19 @@ def _last_resort(dead_letters: bool, fast: bool) -> Action:
     return Action.DROP if fast else Action.BACK_OUT
 
 
-def _row(requested: Asked, dead_letters: bool, fast: bool) -> dict[Stage, Action]:
+def _row(requested: OnFailure, dead_letters: bool, fast: bool) -> dict[Stage, Action]:
     resort = _last_resort(dead_letters, fast)
     first = {
-        Asked.NOTHING: resort,
-        Asked.DISCARD: Action.DISCARD,
-        Asked.REPORT: Action.PUT_REPORT,
-        Asked.REPORT_AND_DISCARD: Action.PUT_REPORT,
-        Asked.RETURN: Action.PUT_REPORT,
+        OnFailure.NOTHING: resort,
+        OnFailure.DISCARD: Action.DISCARD,
+        OnFailure.REPORT: Action.PUT_REPORT,
+        OnFailure.REPORT_AND_DISCARD: Action.PUT_REPORT,
+        OnFailure.RETURN: Action.PUT_REPORT,
     }
     then = {
-        Asked.REPORT: resort,
-        Asked.REPORT_AND_DISCARD: Action.DISCARD,
-        Asked.RETURN: Action.RETURN_TO_SENDER,
+        OnFailure.REPORT: resort,
+        OnFailure.REPORT_AND_DISCARD: Action.DISCARD,
+        OnFailure.RETURN: Action.RETURN_TO_SENDER,
     }
     return {
         Stage.PUT_FAILED: first[requested],
@@ -80,7 +80,7 @@ def _row(requested: Asked, dead_letters: bool, fast: bool) -> dict[Stage, Action
 
 NEXT: Final = {
     (stage, requested, dead_letters, fast): action
-    for requested in Asked
+    for requested in OnFailure
     for dead_letters in (False, True)
     for fast in (False, True)
     for stage, action in _row(requested, dead_letters, fast).items()
@@ -194,7 +194,7 @@ class UndeliveredHandler:
     def _then(self, stage: Stage) -> Action:
         assert self._message is not None
         message = self._message
-        return NEXT[stage, message.asked, self._definition.use_dead_letter_queue, message.fast]
+        return NEXT[stage, message.requested, self._definition.use_dead_letter_queue, message.fast]
 
     def _step(self, action: Action, wait_ms: int = 0, complaint: str = "") -> Step:
         self._action = action

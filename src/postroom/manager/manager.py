@@ -193,7 +193,7 @@ class QueueManager(ResourceManager):
         self.core.begin(now_us)
         queue = queues.update(self.core, definition)
         if isinstance(queue, Queue):
-            consumers.look_again(self.core, queue)
+            consumers.recheck_credit(self.core, queue)
         turn.finish(self.core)
         return queue
 
@@ -321,7 +321,7 @@ class QueueManager(ResourceManager):
     ) -> Producer:
         """Someone who will put: link name, container id and user, for the ledger.
 
-        ``send_timeout_ms``: how long his sends wait for room; 0 not at all, −1 as the options say. ``queue``:
+        ``send_timeout_ms``: how long its sends wait for room; 0 not at all, −1 as the options say. ``queue``:
         what its link ``sink`` is attached to, which tells the link (`Detach`) when it is deleted.
         """
         options = self.options
@@ -334,14 +334,14 @@ class QueueManager(ResourceManager):
         return producer
 
     def withdraw_sends(self, producer: Producer, now_us: i64) -> list[int]:
-        """His link is gone: what of his waits for room vanishes, without answer. Returns the tokens."""
+        """Its link is gone: what of it waits for room vanishes, without answer. Returns the tokens."""
         self.core.begin(now_us)
         tokens = blocked_sends.withdraw_all(self.core, producer)
         turn.finish(self.core)
         return tokens
 
     def close_producer(self, producer: Producer, now_us: i64) -> None:
-        """He puts no more; what of his waits for room vanishes."""
+        """It puts no more; what of it waits for room vanishes."""
         self.withdraw_sends(producer, now_us)
         if producer.closed:
             return
@@ -540,7 +540,7 @@ class QueueManager(ResourceManager):
 
     # -- the message store
 
-    def ask_store(self, request: StoreRequest, now_us: i64) -> None:
+    def submit_request(self, request: StoreRequest, now_us: i64) -> None:
         """Take up a request (verbs of ``message_store``), answered by a `Reply`.
 
         Raises LimitExceeded.
@@ -562,7 +562,7 @@ class QueueManager(ResourceManager):
 
     # -- bodies, time, effects
 
-    def tell_time(self, now_us: i64) -> None:
+    def set_time_us(self, now_us: i64) -> None:
         """It is ``now_us``: before statistics are read, so that times in them are exact."""
         self.core.begin(now_us)
 

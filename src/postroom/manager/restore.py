@@ -82,8 +82,8 @@ def restore(core: Core, recovered: "Recovered") -> None:
     _define(core, recovered)
     destinations.next_id = max(destinations.next_id, recovered.next_queue_id)
     core.holders.ids.go_on(recovered.next_holder_id, _holders_in_the_ledger(recovered))
-    for id, serial, queue_id, said in recovered.annotations:
-        annotations.restore(core, as_queue(core.destinations[queue_id]), serial, id, said)
+    for id, serial, queue_id, values in recovered.annotations:
+        annotations.restore(core, as_queue(core.destinations[queue_id]), serial, id, values)
     for queue_id, packed in recovered.backlog:
         _add_packed(as_queue(core.destinations[queue_id]), packed)
     for queue_id, packed in recovered.unborn:
@@ -336,7 +336,7 @@ def _entry(queue: Queue, row: "EntryRow") -> Entry:
 
 
 def _holders_in_the_ledger(recovered: "Recovered") -> set[int]:
-    """The ids of everybody whom its last records know, whether he is still there or not."""
+    """The ids of everybody whom its last records know, whether they are still there or not."""
     known = {row.holder for row in recovered.holders}
     for some in (recovered.producers, recovered.channels, recovered.channel_states, recovered.sinks):
         known.update(id for id, _ in some)
@@ -345,7 +345,7 @@ def _holders_in_the_ledger(recovered: "Recovered") -> set[int]:
 
 
 def _close(core: Core, holders: "list[HolderRow]", producers: list[tuple[int, dict[str, Any]]]) -> None:
-    """Say of everybody whom the restart has ended that he is gone."""
+    """Say of everybody whom the restart has ended that they are gone."""
     for holder in holders:
         if holder.holder_kind in _GONE_WITH_THE_PROCESS:
             core.holders.close(holder.holder, holder.holder_kind)

@@ -49,8 +49,8 @@ def _defining(what: str = "") -> Iterator[None]:
     try:
         yield
     except ManagerError as error:
-        told = f"{what}: {error.description}" if what else error.description
-        raise StartError(Exit.CONFIGURATION, told) from error
+        record = f"{what}: {error.description}" if what else error.description
+        raise StartError(Exit.CONFIGURATION, record) from error
 
 
 def define_queues(config: Config, manager: QueueManager, now_us: int) -> None:

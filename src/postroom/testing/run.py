@@ -132,7 +132,7 @@ class Run:
         """What the queue manager answers to a request. Raises ManagerError."""
         self.check()
         future: asyncio.Future[object] = self._loop.create_future()
-        self.broker.manager.ask_store(make(Answer(future)), self.clock.now_us())
+        self.broker.manager.submit_request(make(Answer(future)), self.clock.now_us())
         self.service.turns.schedule()
         payload = await future
         if isinstance(payload, ManagerError):

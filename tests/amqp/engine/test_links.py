@@ -630,10 +630,10 @@ def test_echo_is_answered_in_both_roles() -> None:
     peer.answers()
     peer.send(flow(handle=1, link_credit=5, delivery_count=0, echo=True))
     peer.send(flow(handle=0, delivery_count=0, available=3, echo=True))
-    told, asked = peer.answers()
-    assert isinstance(told, Flow)
+    record, asked = peer.answers()
+    assert isinstance(record, Flow)
     assert isinstance(asked, Flow)
-    assert (told.handle, told.available, told.link_credit, told.delivery_count) == (1, 9, 5, 0)
+    assert (record.handle, record.available, record.link_credit, record.delivery_count) == (1, 9, 5, 0)
     assert (asked.handle, asked.link_credit, asked.delivery_count) == (0, 2, 0)
     assert receiver.available == 3
 

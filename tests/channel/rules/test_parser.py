@@ -141,9 +141,9 @@ def test_a_comment_may_be_longer_than_a_line():
 def test_a_line_has_72_significant_characters():
     text = "ACTION(IGNORE)" + " " * 60
     assert rule(text + "\n") == Rule(Action.IGNORE)
-    line, column, told = only_fault(text + "RETRY(1)")
+    line, column, record = only_fault(text + "RETRY(1)")
     assert (line, column) == (1, 73)
-    assert "82 characters, more than 72" in told
+    assert "82 characters, more than 72" in record
 
 
 def test_places_are_those_of_the_lines_as_they_were_written():
@@ -152,9 +152,9 @@ def test_places_are_those_of_the_lines_as_they_were_written():
 
 
 def test_a_sign_that_nothing_follows():
-    line, column, told = only_fault("ACTION(IGNORE) +\n* only a comment\n")
+    line, column, record = only_fault("ACTION(IGNORE) +\n* only a comment\n")
     assert (line, column) == (1, 16)
-    assert "nothing follows" in told
+    assert "nothing follows" in record
 
 
 # Words.
@@ -173,9 +173,9 @@ def test_quoted_values_keep_their_case_and_their_quotes():
 
 @pytest.mark.parametrize("text", ["FORMAT('')", "FORMAT( )", "FORMAT()", "FORMAT"])
 def test_a_value_has_a_significant_character(text: str):
-    line, _, told = only_fault(text + " ACTION(IGNORE)")
+    line, _, record = only_fault(text + " ACTION(IGNORE)")
     assert line == 1
-    assert "FORMAT" in told
+    assert "FORMAT" in record
 
 
 @pytest.mark.parametrize("text", ["FORMAT(' ')", "FORMAT('A')", "FORMAT(ABC)"])

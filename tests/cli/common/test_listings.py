@@ -66,8 +66,8 @@ def commands(group: click.Group, before: str = "") -> Iterator[str]:
 def shell() -> Iterator[Shell]:
     """A broker on which everything has a long name, and much of it a large number."""
     with BrokerThread() as running:
-        told = Shell(running.url)
-        fill(told)
+        record = Shell(running.url)
+        fill(record)
         with (
             ConnectionFactory(running.url).create_connection() as connection,
             EnginePeer(running.port, container_id=f"c{WIDE}") as peer,
@@ -75,7 +75,7 @@ def shell() -> Iterator[Shell]:
             resource = connection.create_xa_session().xa_resource
             resource.start(XID)
             sealed(Controller(running, peer, f"H{WIDE}"), f"K{WIDE}", "a")
-            yield told
+            yield record
             resource.end(XID)
             resource.rollback(XID)
 

@@ -238,11 +238,15 @@ def test_the_short_form_in_asyncio(broker: Broker) -> None:
 
 
 def test_what_a_connection_tells_of_itself(context: JMSContext) -> None:
-    told = context.metadata
-    assert isinstance(told, ConnectionMetaData)
-    assert (told.jms_version, told.provider_name, told.provider_version) == ("3.1", "Postroom", __version__)
-    assert "JMSXGroupID" in told.jmsx_property_names
-    assert told.broker_product
+    about = context.metadata
+    assert isinstance(about, ConnectionMetaData)
+    assert (about.jms_version, about.provider_name, about.provider_version) == (
+        "3.1",
+        "Postroom",
+        __version__,
+    )
+    assert "JMSXGroupID" in about.jmsx_property_names
+    assert about.broker_product
 
 
 def test_a_client_id_is_one_connections(broker: Broker) -> None:

@@ -122,8 +122,8 @@ def test_content_type_and_section_decide_where_the_sender_knows_no_jms(
 def test_a_type_that_the_body_does_not_fit_does_not_count(
     number: object, body: object, kind: type[Message]
 ) -> None:
-    told = Byte(number) if isinstance(number, int) else number
-    assert type(plain(body, x_opt_jms_msg_type=told)) is kind
+    record = Byte(number) if isinstance(number, int) else number
+    assert type(plain(body, x_opt_jms_msg_type=record)) is kind
 
 
 def test_objects_of_java_are_refused_and_why() -> None:

@@ -11,9 +11,9 @@ from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Message, Properties, decode_message
 from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager.administration.dead_letter_handlers import (
-    LOOK_AGAIN_US,
     MANY_KNOWN,
     MAX_NOTICED,
+    RECHECK_US,
     Discard,
     NoticeNew,
     Passed,
@@ -138,7 +138,7 @@ def test_much_that_is_left_alone_is_not_looked_at_each_time() -> None:
 
     def found() -> list[str]:
         asker = Asked()
-        world.manager.ask_store(NoticeNew(queue, asker, known, passed), world.now_us)
+        world.manager.submit_request(NoticeNew(queue, asker, known, passed), world.now_us)
         world.turn()
         if isinstance(asker.answer, NoMatchingMessage):
             return []
@@ -158,7 +158,7 @@ def test_much_that_is_left_alone_is_not_looked_at_each_time() -> None:
     world.turn()
     assert found() == ["id-d", "id-c"]  # what came back stands before what was looked at
     assert found() == []
-    world.turn(LOOK_AGAIN_US // MS)
+    world.turn(RECHECK_US // MS)
     assert found() == ["id-held"]
 
 
@@ -167,7 +167,7 @@ def test_it_waits_for_something_to_come(world: World) -> None:
     asker = Asked()
     request = NoticeNew(queue, asker, set(), Passed())
     request.until_us = world.now_us + 1000 * MS
-    world.manager.ask_store(request, world.now_us)
+    world.manager.submit_request(request, world.now_us)
     world.turn(500)
     assert asker.answer is None
     put(world, queue, "a", priority=9)
@@ -182,7 +182,7 @@ def test_it_waits_for_something_to_come(world: World) -> None:
 def test_the_time_is_up(world: World) -> None:
     request = NoticeNew(world.queue(), asker := Asked(), set(), Passed())
     request.until_us = world.now_us + 1000 * MS
-    world.manager.ask_store(request, world.now_us)
+    world.manager.submit_request(request, world.now_us)
     world.turn(1000)
     assert isinstance(asker.answer, NoMatchingMessage)
 

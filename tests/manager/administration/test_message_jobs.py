@@ -99,8 +99,8 @@ def test_the_ledger_tells_why_and_who(world: World) -> None:
     world.queue("other")
     act(world, queue, [on(first, "discard"), on(second, "forward", "other")])
     if not isinstance(world, LedgerWorld):
-        told = f'{{"condition": "{CONDITION}", "description": "because", "user": "me"}}'.encode()
-        assert [detail for detail in world.details if b"condition" in detail] == [told, told]
+        record = f'{{"condition": "{CONDITION}", "description": "because", "user": "me"}}'.encode()
+        assert [detail for detail in world.details if b"condition" in detail] == [record, record]
 
 
 def test_a_reason_is_cut_off_where_it_is_too_long() -> None:
@@ -283,7 +283,7 @@ def test_after_a_crash_all_of_a_request_has_been_done_or_nothing(seed: int) -> N
         for entry in available_entries(queue)
     ]
     moved = sum(action.action == "forward" for action in planned)
-    world.manager.ask_store(Act(queue, Asked(), planned), world.now_us)
+    world.manager.submit_request(Act(queue, Asked(), planned), world.now_us)
     effects = world.manager.take_effects()
     world._commit()
     for read in effects.id_reads:

@@ -341,7 +341,7 @@ def test_moved_messages_wake_consumers(world: World) -> None:
     world.consumer(target, 10)
     asker = Asked()
     request = MoveMessages(source, asker, wanted(), ResolvedName(target, None), False, False)
-    world.manager.ask_store(request, world.now_us)
+    world.manager.submit_request(request, world.now_us)
     assert texts(world.turn()) == ["0", "1", "2"]
 
 
@@ -459,7 +459,7 @@ def test_after_a_crash_all_or_nothing_has_been_moved(seed: int) -> None:
     put(world, source, "unborn", head={"delivery_delay_ms": 60_000}, n=1)
     world.turn()
     asker = Asked()
-    world.manager.ask_store(
+    world.manager.submit_request(
         MoveMessages(source, asker, wanted(), ResolvedName(target, None), False, False), world.now_us
     )
     effects = world.manager.take_effects()

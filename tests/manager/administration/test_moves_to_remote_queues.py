@@ -44,7 +44,7 @@ class World(LedgerWorld):
         return self.ask(Replay(queue, Asked(), Wanted(ALL_STATES), to, False, False))
 
     def ask(self, request: Any) -> Changed:
-        self.manager.ask_store(request, self.now_us)
+        self.manager.submit_request(request, self.now_us)
         self.turn()
         answer = request.target.answer
         if isinstance(answer, Exception):

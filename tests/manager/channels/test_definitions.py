@@ -238,9 +238,9 @@ def test_a_partner_is_told_of_a_reset_until_a_batch_is_confirmed(sender: Sender,
     sender.turn()
     sender.restart()
     for _ in range(2):
-        told = sender.manager.channels.sync(CHANNEL).reset_sequence
-        assert told == 40
-        end = receiver.manager.channels.open_receiving(CHANNEL, "HERE", "0a", receiver.now_us, told)
+        record = sender.manager.channels.sync(CHANNEL).reset_sequence
+        assert record == 40
+        end = receiver.manager.channels.open_receiving(CHANNEL, "HERE", "0a", receiver.now_us, record)
         sender.manager.channels.resynchronise(CHANNEL, end.last_luwid, end.last_sequence, sender.now_us)
         receiver.manager.channels.close_receiving(end, receiver.now_us)
         receiver.crash()  # before it has written anything

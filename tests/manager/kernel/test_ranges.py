@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.ledger.format.block import Group, encode_groups
-from postroom.manager.kernel.ranges import group_of_many, runs
+from postroom.manager.kernel.group_transitions import group_of_many, runs
 
 SERIALS = st.sets(st.integers(1, 60), min_size=1)
 

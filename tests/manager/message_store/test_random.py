@@ -319,8 +319,8 @@ class StoreMachine(RuleBasedStateMachine):
         if not found:
             assert self.face.lock(confirm, **wanted) == (0, [])
             return
-        lock, told = self.face.lock(confirm, **wanted)
-        assert told == [(each.uid, each.body) for each in found]
+        lock, record = self.face.lock(confirm, **wanted)
+        assert record == [(each.uid, each.body) for each in found]
         self.model.locks[lock] = confirm
         for message in found:
             message.state, message.lock = LOCKED, lock
@@ -370,7 +370,7 @@ class StoreMachine(RuleBasedStateMachine):
             Get(queue, asker[1], a_filter(), confirm, 0),
             Delete(queue, asker[2], a_filter(uid)),
         ):
-            self.world.manager.ask_store(request, self.world.now_us)
+            self.world.manager.submit_request(request, self.world.now_us)
         self.world.crash()
         self.model.confirmed.clear()
         assert [each.answer for each in asker] == [None] * 3

@@ -118,8 +118,8 @@ def test_where_a_name_leads(
         destination = resolve(world.manager.core, *name)
         assert isinstance(destination, ResolvedName)
         header = destination.header
-        told = None if header is None else (header.queue, header.queue_manager)
-        assert (destination.queue.name, told) == expected
+        record = None if header is None else (header.queue, header.queue_manager)
+        assert (destination.queue.name, record) == expected
         assert header is None or header.hops == 1
 
 

@@ -271,8 +271,8 @@ def test_each_discard_is_an_effect_for_the_log(world: World) -> None:
     world.turn()
     for entry in world.held(consumer):
         world.manager.reject(consumer, entry, "app:bad", "why", world.now_us)
-    (told,) = world.manager.take_effects().discarded.values()
-    assert (told.queue, told.count, told.reason) == ("q", 2, "app:bad: why")
+    (record,) = world.manager.take_effects().discarded.values()
+    assert (record.queue, record.count, record.reason) == ("q", 2, "app:bad: why")
 
 
 def test_a_full_dead_letter_queue_still_takes_dead_letters(world: World) -> None:

@@ -178,7 +178,7 @@ class Machine(RuleBasedStateMachine):
         """A request to the queue manager, to the end; the answer, or why it was refused."""
         asked = request.target
         assert isinstance(asked, Asked)
-        self.world.manager.ask_store(request, self.world.now_us)
+        self.world.manager.submit_request(request, self.world.now_us)
         self.world.turn()
         return asked.answer
 
@@ -282,7 +282,7 @@ class Machine(RuleBasedStateMachine):
     def everything_agrees(self) -> None:
         if not hasattr(self, "world"):
             return
-        self.world.manager.tell_time(self.world.now_us)
+        self.world.manager.set_time_us(self.world.now_us)
         check_counters(self.world.manager.core)
         assert set(self.world.manager.queues) == set(self.reference.places)
         for place in self.reference.all_places():

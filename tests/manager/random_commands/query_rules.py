@@ -126,8 +126,8 @@ class Looking(Machine):
         assert ids.message_id == message.id.encode()
         origin = message.origin[0].name if message.origin is not None else ""
         assert row.parent_queue in ("", origin)
-        told = (entry.priority, bool(entry.flags & 1), entry.expiry_us, entry.delivery_count)
-        assert told == (message.priority, message.durable, message.expiry_us, message.deliveries)
+        record = (entry.priority, bool(entry.flags & 1), entry.expiry_us, entry.delivery_count)
+        assert record == (message.priority, message.durable, message.expiry_us, message.deliveries)
 
     @precondition(lambda self: self.cursors)
     @rule(data=st.data(), bodies=st.booleans(), on=st.booleans(), offset=st.integers(0, 6))

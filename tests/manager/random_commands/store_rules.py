@@ -214,7 +214,7 @@ class Storing(Machine):
         """For a message, if there is none; but not for long."""
         asker = Asked()
         request = Get(self.face.queue, asker, a_filter(), confirm, self.world.now_us + MS)
-        self.world.manager.ask_store(request, self.world.now_us)
+        self.world.manager.submit_request(request, self.world.now_us)
         self.world.turn()
         waiting = [] if self.plain().consumption else self.plain().available()
         if waiting:

@@ -127,7 +127,7 @@ def commands() -> list[str]:
 
 
 def requests() -> list[str]:
-    """The requests that `ask_store` takes."""
+    """The requests that `submit_request` takes."""
     for module in iter_modules(manager.__path__, manager.__name__ + "."):
         import_module(module.name)
     found, left = [], StoreRequest.__subclasses__()

@@ -362,8 +362,8 @@ class Machine:
         for xid, known in zip(XIDS, self.branches, strict=True):
             assert state_of(manager, xid) == known.state
         in_doubt = {xid for xid, known in zip(XIDS, self.branches, strict=True) if known.state in IN_DOUBT}
-        told = manager.xa_recover(manager.open_xa_session(), START_SCAN | END_SCAN, self.world.now_us)
-        assert (set(told), len(told)) == (in_doubt, len(in_doubt))
+        record = manager.xa_recover(manager.open_xa_session(), START_SCAN | END_SCAN, self.world.now_us)
+        assert (set(record), len(record)) == (in_doubt, len(in_doubt))
         for row in manager.branches():
             known = self.branches[XIDS.index(row.xid)]
             assert (row.puts, row.receipts) == (len(known.puts), len(known.gets))

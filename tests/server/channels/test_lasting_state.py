@@ -235,9 +235,9 @@ def test_every_attribute_that_is_told_of_is_shown(world: Stations) -> None:
         assert isinstance(answer, Response) and answer.status == 200
         return answer.body
 
-    told = ask("GET-ATTRIBUTES", entityType=CHANNEL_TYPE)[CHANNEL_TYPE]
+    record = ask("GET-ATTRIBUTES", entityType=CHANNEL_TYPE)[CHANNEL_TYPE]
     shown = ask("READ", type=CHANNEL_TYPE, name="A.B")
-    assert sorted(told) == sorted(shown)
+    assert sorted(record) == sorted(shown)
     settings = {each.name for each in fields(ChannelConfig)}
     assert settings == {each.name for each in dataclasses.fields(ChannelDefinition)}
     assert settings - {"type"} < set(shown) and shown["channel_type"] == "sender"

@@ -47,12 +47,12 @@ def image_of(body: bytes, number: int) -> SegmentReader:
 
 
 def test_the_look_says_what_a_reader_of_the_folder_sees(served: Served) -> None:
-    told = served.get("/ledger").json()
+    record = served.get("/ledger").json()
     seen = LedgerReader(served.folder, beyond_durable=True)
-    assert told["ledger_id"] == str(seen.ledger_id)
-    assert [each["number"] for each in told["segments"]] == [each.number for each in seen.segments]
-    assert told["epoch_id"] == seen.segments[-1].epoch_id.hex()
-    assert 20 < told["durable_through"] == told["segments"][-1]["last_position"]
+    assert record["ledger_id"] == str(seen.ledger_id)
+    assert [each["number"] for each in record["segments"]] == [each.number for each in seen.segments]
+    assert record["epoch_id"] == seen.segments[-1].epoch_id.hex()
+    assert 20 < record["durable_through"] == record["segments"][-1]["last_position"]
 
 
 def test_records_of_the_journal_are_those_of_the_folder_without_bodies(served: Served) -> None:
@@ -170,11 +170,11 @@ def test_a_range_of_another_content_is_not_mixed_in(with_sealed: Served) -> None
 
 
 def test_records_of_a_sealed_file_too(with_sealed: Served) -> None:
-    told = with_sealed.get("/ledger").json()
-    sealed, journal = told["segments"]
+    record = with_sealed.get("/ledger").json()
+    sealed, journal = record["segments"]
     assert sealed["is_sealed"] and not journal["is_sealed"] and sealed["epoch_id"] != journal["epoch_id"]
     assert sealed["seal"]["position"] == sealed["last_position"]
-    answer = with_sealed.get(f"/ledger/records?first=3&last={told['durable_through']}")
+    answer = with_sealed.get(f"/ledger/records?first=3&last={record['durable_through']}")
     assert answer.headers["postroom-last"] == str(sealed["last_position"])  # one file at a time
     assert image_of(answer.body, 1).image.epoch_id.hex() == sealed["epoch_id"]
 

@@ -238,9 +238,9 @@ def test_what_retention_has_dropped_is_a_file_that_is_not_there(tmp_path: Path) 
         there = place(running)
         snapshot = there.snapshot()
         assert snapshot.first_position > 1
-        told = there.carried(snapshot, snapshot.durable_through)
-        assert told is not None
-        serials = sorted(serial for rows in told.blocks for serial in rows["serial"].tolist())
+        record = there.carried(snapshot, snapshot.durable_through)
+        assert record is not None
+        serials = sorted(serial for rows in record.blocks for serial in rows["serial"].tolist())
         assert serials == [serial for serial in writer.alive if serial < snapshot.first_position]
         (slice,) = plan(there, snapshot, snapshot.first_position, snapshot.first_position, 1)
         gone = type(slice)(there, slice.segment, 1, 1)

@@ -289,8 +289,8 @@ def test_only_a_later_expiry_takes_the_place(
     sent = AmqpMessage(properties=properties, application_properties={"n": 1}, body=Value("x"))
     found = decode_message(with_expiry(sent.encode(), expires_ms * 1000))
     assert found.properties is not None
-    told = (found.properties.message_id, found.properties.creation_time, found.properties.group_id)
-    assert (*told, found.application_properties, found.body) == ("m", 3, "g", {"n": 1}, Value("x"))
+    record = (found.properties.message_id, found.properties.creation_time, found.properties.group_id)
+    assert (*record, found.application_properties, found.body) == ("m", 3, "g", {"n": 1}, Value("x"))
     assert found.properties.absolute_expiry_time == found_ms
     annotations = found.message_annotations or {}
     assert annotations.get(Symbol(ORIGINAL)) == (told_ms if found_ms != told_ms else None)

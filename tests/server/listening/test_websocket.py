@@ -353,10 +353,10 @@ def test_pings_do_not_count_as_signs_of_life() -> None:
     with BrokerThread(make_config(listen=[HERE], limits=limits)) as strict:
         with WebSocketClient(strict.port) as client:
             client.send(frame(BINARY, OPENING))
-            told = b""
+            record = b""
             while (answer := client.send(frame(PING)).next_frame()) is not None and answer.opcode != CLOSE:
-                told += answer.payload
-        assert b"nothing came for 300 ms" in told
+                record += answer.payload
+        assert b"nothing came for 300 ms" in record
 
 
 def test_of_pings_that_cannot_be_answered_yet_the_last_one_is() -> None:

@@ -67,10 +67,10 @@ def test_a_request_with_several_actions(
         group([*there[5:6], 1 << 40], "leave"),
         group(there[6:7], "replay"),
     ]
-    told = act(management, queue, {"ledger_id": ledger_id(broker), "actions": actions})
-    assert told["answers"] == ["done"] * 6 + ["gone", "refused"]
-    assert [told[name] for name in ("done", "changed", "gone", "refused")] == [6, 0, 1, 1]
-    (refusal,) = told["refusals"]
+    record = act(management, queue, {"ledger_id": ledger_id(broker), "actions": actions})
+    assert record["answers"] == ["done"] * 6 + ["gone", "refused"]
+    assert [record[name] for name in ("done", "changed", "gone", "refused")] == [6, 0, 1, 1]
+    (refusal,) = record["refusals"]
     assert refusal["numbers"] == [7] and "where to" in refusal["why"]
     assert serials(management, queue) == there[5:]
     assert len(serials(management, other)) == 2

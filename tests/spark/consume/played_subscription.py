@@ -184,7 +184,7 @@ def record_position(uri: str, app: str, position: Position, ledger_id: str = LED
     schema = Schema([Field("position", PrimitiveType("long"))])
     if not DeltaTable.is_deltatable(uri):
         DeltaTable.create(uri, schema)
-    told = transactions(app, {ledger_id: position})
-    properties = CommitProperties(app_transactions=[Transaction(*each) for each in told])
+    record = transactions(app, {ledger_id: position})
+    properties = CommitProperties(app_transactions=[Transaction(*each) for each in record])
     table = DeltaTable(uri)
     table.create_write_transaction([], "append", table.schema(), commit_properties=properties)

@@ -83,8 +83,8 @@ class Lake:
 
     def has(self, first: int, last: int, ledger: str = A) -> bool:
         """Whether the rows of the ledger are these positions, each once."""
-        told = DeltaTable(self.table).to_pyarrow_table(columns=["ledger_id", "position"]).to_pylist()
-        found = sorted(row["position"] for row in told if row["ledger_id"] == ledger)
+        record = DeltaTable(self.table).to_pyarrow_table(columns=["ledger_id", "position"]).to_pylist()
+        found = sorted(row["position"] for row in record if row["ledger_id"] == ledger)
         return found == list(range(first, last + 1))
 
 
@@ -151,8 +151,8 @@ def test_a_first_batch_that_was_left_out_is_none_that_is_missed(lake: Lake, tmp_
 
 def test_several_ledgers_have_a_position_each_and_one_commit(lake: Lake) -> None:
     lake.batch(a=5, b=0)
-    told = lake.batch(a=8, b=3)
-    assert (told.rows, told.positions) == (6, {A: 8, B: 3})
+    record = lake.batch(a=8, b=3)
+    assert (record.rows, record.positions) == (6, {A: 8, B: 3})
     lake.lose_checkpoint()
     lake.batch(a=0, b=3)
     assert lake.batch(a=9, b=6).rows == 4
@@ -297,17 +297,17 @@ def test_a_query_says_itself_where_its_checkpoint_is(spark: SparkSession, tmp_pa
         maker.put(1)
         maker.commit()
     maker.marker()
-    lake, told = Lake(spark, tmp_path), []
+    lake, record = Lake(spark, tmp_path), []
     reader = spark.readStream.format("postroom").schema("ledger_id string, position long")
     stream = reader.option("maxRows", "8").load(str(maker.folder)).writeStream
     query = (
-        stream.foreachBatch(lambda rows, number: told.append(append_once(rows, number, lake.table, "lake")))
+        stream.foreachBatch(lambda rows, number: record.append(append_once(rows, number, lake.table, "lake")))
         .option("checkpointLocation", f"file://{lake.checkpoint}")
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    assert [each.rows for each in told] == [0, 7, 3]
+    assert [each.rows for each in record] == [0, 7, 3]
     assert lake.has(2, 11)
 
 

@@ -317,18 +317,18 @@ def test_a_rule_that_makes_no_sense_is_told_with_its_line(
 ) -> None:
     at.put("dead", ["a"])
     text = "\n\n" + rule(when, "leave", name="wrong")
-    with pytest.raises(RulesInvalid, match=r"rules\.toml, line 3: rule 'wrong': ") as told:
+    with pytest.raises(RulesInvalid, match=r"rules\.toml, line 3: rule 'wrong': ") as record:
         at.triage(spark, text)
-    assert expected_text.lower() in str(told.value).lower() and "\n" not in str(told.value)
-    assert told.value.exit_code == Exit.USAGE
+    assert expected_text.lower() in str(record.value).lower() and "\n" not in str(record.value)
+    assert record.value.exit_code == Exit.USAGE
 
 
 def test_all_rules_that_make_no_sense_are_told(spark: SparkSession, at: Scene) -> None:
     at.put("dead", ["a"])
     text = rule("nosuch", "leave", name="one") + rule("true", "leave") + rule("1", "leave", name="two")
-    with pytest.raises(RulesInvalid) as told:
+    with pytest.raises(RulesInvalid) as record:
         at.triage(spark, text)
-    assert [line.split(": ")[1] for line in str(told.value).splitlines()] == ["rule 'one'", "rule 'two'"]
+    assert [line.split(": ")[1] for line in str(record.value).splitlines()] == ["rule 'one'", "rule 'two'"]
 
 
 # --- duplicates

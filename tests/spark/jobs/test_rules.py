@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from postroom.manager.administration.message_jobs import ACTIONS, ANSWERS
 from postroom.spark.jobs.errors import CannotBeDone, Exit, JobError, OptionInvalid, RulesInvalid
-from postroom.spark.jobs.execution import answers_of, request_of
+from postroom.spark.jobs.execution import answers_of, on_failure_of
 from postroom.spark.jobs.jobs import check_job_id, new_job_id
 from postroom.spark.jobs.plan import (
     ACTIONS_SCHEMA,
@@ -78,16 +78,16 @@ def test_rules_are_read_in_order() -> None:
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(text: str, expected_text: str) -> None:
-    with pytest.raises(RulesInvalid) as told:
+    with pytest.raises(RulesInvalid) as record:
         parse_rules(text, "r")
-    assert expected_text in str(told.value)
-    assert told.value.exit_code == Exit.USAGE
+    assert expected_text in str(record.value)
+    assert record.value.exit_code == Exit.USAGE
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
-    with pytest.raises(RulesInvalid) as told:
+    with pytest.raises(RulesInvalid) as record:
         parse_rules("[[rule]]\naction = 'eat'\n[[rule]]\nwhen = 'true'\naction = 'forward'", "r")
-    assert len(str(told.value).splitlines()) == 3
+    assert len(str(record.value).splitlines()) == 3
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
@@ -150,9 +150,9 @@ def test_targets_that_are_not_there_are_told_with_their_lines() -> None:
     text = "".join(
         f"[[rule]]\nwhen = 'true'\naction = 'replay'\nto = '{to}'\n" for to in ("archve", "x", "news", "q")
     )
-    with pytest.raises(RulesInvalid) as told:
+    with pytest.raises(RulesInvalid) as record:
         check_targets(parse_rules(text, "r"), KINDS)
-    assert str(told.value).splitlines() == [
+    assert str(record.value).splitlines() == [
         "r, line 1: rule 'rule 1': `to`: there is no queue 'archve'; did you mean 'archive'?",
         "r, line 5: rule 'rule 2': `to`: there is no queue 'x'",
         "r, line 9: rule 'rule 3': `to` is the topic 'news': messages can be sent to queues only",
@@ -179,7 +179,7 @@ actions = st.lists(
 def test_answers_come_back_to_their_actions(kinds: list[tuple[str, str, str]], data: st.DataObject) -> None:
     """However actions are grouped in a request."""
     rows = [an_action(serial, *kind) for serial, kind in enumerate(kinds, 1)]
-    order, groups = request_of(rows, "job 1")
+    order, groups = on_failure_of(rows, "job 1")
     serials = [serial for group in groups for serial in group["serials"]]
     assert sorted(serials) == [row["serial"] for row in rows]
     keys = [(group["action"], group["to"], group["reason"]) for group in groups]

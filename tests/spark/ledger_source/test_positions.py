@@ -74,9 +74,9 @@ def _two_epochs(folder: Path) -> LedgerMaker:
 def test_every_position_of_a_ledger_is_in_it(tmp_path: Path, position: int) -> None:
     _two_epochs(tmp_path)
     snapshot = FolderPlace(tmp_path).snapshot()
-    told = position_in(snapshot, position)
-    assert told == BEGINNING or told.epoch == (1 if position < 4 else 2)
-    check(snapshot, told)
+    record = position_in(snapshot, position)
+    assert record == BEGINNING or record.epoch == (1 if position < 4 else 2)
+    check(snapshot, record)
 
 
 @pytest.mark.parametrize(

@@ -136,8 +136,8 @@ def test_what_is_a_body_is_told_row_by_row() -> None:
 
 
 def test_application_properties_may_be_plain_text() -> None:
-    told = pa.array([[("region", "EU"), ("none", None)], None], pa.map_(pa.string(), pa.string()))
-    first, second = map(decode_message, encode(rows(application_properties=told, body=[b"", b""])))
+    record = pa.array([[("region", "EU"), ("none", None)], None], pa.map_(pa.string(), pa.string()))
+    first, second = map(decode_message, encode(rows(application_properties=record, body=[b"", b""])))
     assert first.application_properties == {"region": "EU", "none": None}
     assert second.application_properties == {}
 

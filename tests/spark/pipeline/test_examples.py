@@ -37,16 +37,16 @@ def test_alert_rules_parse_and_name_metrics_that_there_are() -> None:
 
 
 def test_every_metric_is_documented() -> None:
-    told = (ROOT / "docs" / "reference" / "pipeline.md").read_text()
+    record = (ROOT / "docs" / "reference" / "pipeline.md").read_text()
     for name in _metric_names():
-        assert re.sub("_(bucket|count|sum)$", "", name) in told, name
+        assert re.sub("_(bucket|count|sum)$", "", name) in record, name
 
 
 def test_every_option_is_documented() -> None:
-    told = (ROOT / "docs" / "reference" / "pipeline.md").read_text()
+    record = (ROOT / "docs" / "reference" / "pipeline.md").read_text()
     for parameter in run_command.params:
         for option in (*parameter.opts, *parameter.secondary_opts):
-            assert f"`{option}" in told, option
+            assert f"`{option}" in record, option
 
 
 def test_the_unit_runs_a_command_that_is_there_and_does_not_repeat_what_cannot_succeed() -> None:

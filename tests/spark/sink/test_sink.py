@@ -148,8 +148,8 @@ def test_a_stream_goes_on_where_it_was(stream: Stream, broker: BrokerThread, app
     stream.file(16, 20)
     stream.run()
     assert received(broker, app) == texts(1, 20)
-    told = shown(broker, app)
-    assert (told["batch_id"], told["branches"], told["offsets"]) == (2, 0, '{"logOffset":2}')
+    record = shown(broker, app)
+    assert (record["batch_id"], record["branches"], record["offsets"]) == (2, 0, '{"logOffset":2}')
 
 
 def test_sparks_commit_log_has_lost_a_batch(stream: Stream, broker: BrokerThread, app: str) -> None:

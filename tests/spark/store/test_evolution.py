@@ -43,8 +43,8 @@ def test_an_upgrade_adds_columns_that_are_null_in_older_rows(tmp_path: Path, for
     _append_newer(tmp_path, format, 3)
     store = small_store(tmp_path, format, NEWER)
     assert store.state().schema_version == 2
-    told = read_folded(store, ["serial", "colour"]).to_pylist()
-    assert sorted((row["serial"], row["colour"]) for row in told) == [
+    record = read_folded(store, ["serial", "colour"]).to_pylist()
+    assert sorted((row["serial"], row["colour"]) for row in record) == [
         (1, None),
         (2, None),
         (3, "red"),
@@ -93,8 +93,8 @@ def test_an_upgrade_can_be_taken_back_and_done_again(tmp_path: Path, format: str
     append(small_store(tmp_path, format), 3, 2)
     assert small_store(tmp_path, format).state().schema_version == 2
     _append_newer(tmp_path, format, 5)
-    told = read_folded(small_store(tmp_path, format, NEWER), ["serial", "colour"]).to_pylist()
-    colours = {row["serial"]: row["colour"] for row in told}
+    record = read_folded(small_store(tmp_path, format, NEWER), ["serial", "colour"]).to_pylist()
+    colours = {row["serial"]: row["colour"] for row in record}
     assert colours == {1: "red", 2: "blue", 3: None, 4: None, 5: "red", 6: "blue"}
 
 
@@ -113,8 +113,8 @@ def test_old_and_new_files_are_put_together(tmp_path: Path, format: str) -> None
     _append_newer(tmp_path, format, 100)
     store = small_store(tmp_path, format, NEWER)
     assert compact(store, 1 << 20) > LEAST_FILES
-    told = read_folded(store, ["serial", "colour"]).to_pylist()
-    assert {row["serial"]: row["colour"] for row in told}[100] == "red"
+    record = read_folded(store, ["serial", "colour"]).to_pylist()
+    assert {row["serial"]: row["colour"] for row in record}[100] == "red"
     assert len(store.files()) == 1
 
 
@@ -124,8 +124,8 @@ def test_an_older_program_does_not_lose_newer_columns_by_putting_files_together(
     for number in range(LEAST_FILES):
         _append_newer(tmp_path, format, 1 + 2 * number)
     assert compact(small_store(tmp_path, format), 1 << 20) == 0
-    told = read_folded(small_store(tmp_path, format, NEWER), ["serial", "colour"]).to_pylist()
-    assert sum(row["colour"] is None for row in told) == 0
+    record = read_folded(small_store(tmp_path, format, NEWER), ["serial", "colour"]).to_pylist()
+    assert sum(row["colour"] is None for row in record) == 0
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_open_rows_of_both_programs_fold_together(tmp_path: Path, format: str) -
     later = rows(1, 2, "deleted").append_column("colour", pa.array(["red", None]))
     later = later.set_column(7, "last_position", pa.array([8, 9], pa.int64()))
     store.commit([store.write(later, OPEN, None, LEDGER)], [], at(9, store.state()), "batch")
-    told = read_folded(store, ["serial", "colour", "count"]).to_pylist()
-    assert [tuple(row.values()) for row in told] == [(1, "red", 2), (2, None, 2)]
+    record = read_folded(store, ["serial", "colour", "count"]).to_pylist()
+    assert [tuple(row.values()) for row in record] == [(1, "red", 2), (2, None, 2)]
 
 
 def test_delta_tells_every_reader_what_columns_mean(tmp_path: Path) -> None:

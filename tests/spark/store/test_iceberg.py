@@ -90,8 +90,8 @@ def test_partial_rows_fold(store: TableStore) -> None:
     append(store, 1, 2, OPEN)
     later = rows(1, 1, "deleted").set_column(7, "last_position", pa.array([9], pa.int64()))
     store.commit([store.write(later, OPEN, None, LEDGER)], [], at(9, store.state()), "batch")
-    told = read_folded(store, ["serial", "state", "count"]).to_pylist()
-    assert [tuple(row.values()) for row in told] == [(1, "deleted", 2), (2, "available", 1)]
+    record = read_folded(store, ["serial", "state", "count"]).to_pylist()
+    assert [tuple(row.values()) for row in record] == [(1, "deleted", 2), (2, "available", 1)]
 
 
 def test_columns_are_added(store: TableStore, tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_columns_are_added(store: TableStore, tmp_path: Path) -> None:
     newer = small_store(tmp_path, "iceberg", NEWER)
     coloured = rows(3, 1).append_column("colour", pa.array(["red"]))
     newer.commit([newer.write(coloured, DONE, DAY, LEDGER)], [], at(3, newer.state()), "batch")
-    told = read_folded(small_store(tmp_path, "iceberg", NEWER), ["serial", "colour"]).to_pylist()
-    assert {row["serial"]: row["colour"] for row in told} == {1: None, 2: None, 3: "red"}
+    record = read_folded(small_store(tmp_path, "iceberg", NEWER), ["serial", "colour"]).to_pylist()
+    assert {row["serial"]: row["colour"] for row in record} == {1: None, 2: None, 3: "red"}
     assert serials(small_store(tmp_path, "iceberg")) == [1, 2, 3]
 
 

@@ -25,7 +25,7 @@ from postroom.manager.message_store.filter import body_of, need_ids
 from postroom.manager.message_store.pending_requests import ReadsNeeded, StoreRequest, TurnOver
 from postroom.manager.names import name_resolution as names
 from postroom.manager.names.remote_queues import ResolvedName
-from postroom.manager.queues.entry_lookup import Spot, find, pick, spots
+from postroom.manager.queues.entry_lookup import Location, find, locations, pick
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import PRIORITIES, Queue
 from postroom.manager.undeliverable.child_entries import move_child, wake
@@ -41,8 +41,8 @@ OWN_PREFIX: Final = "$"
 HEADER_KEYS: Final = (DEAD_LETTER, REASON_KEY, DESCRIPTION_KEY, ORIGIN_KEY)
 """Annotations that say why a message is a dead letter."""
 MANY_KNOWN: Final = 1000
-"""From so many known messages on, everything is looked at only once in `LOOK_AGAIN_US`."""
-LOOK_AGAIN_US: Final = 60_000_000
+"""From so many known messages on, everything is looked at only once in `RECHECK_US`."""
+RECHECK_US: Final = 60_000_000
 MAX_NOTICED: Final = 100
 """Messages that one answer tells of."""
 
@@ -123,8 +123,8 @@ class NoticeNew(StoreRequest):
             self._begin(core)
         while self._priority >= 0:
             at = self._priority
-            for spot in spots(self.queue, at, passed.places[at], passed.ordinals[at]):
-                entry = spot.entry
+            for location in locations(self.queue, at, passed.places[at], passed.ordinals[at]):
+                entry = location.entry
                 if left <= 0 and not found:
                     raise TurnOver
                 if left <= 0 or len(found) >= MAX_NOTICED:
@@ -142,7 +142,7 @@ class NoticeNew(StoreRequest):
         passed = self.passed
         if len(self.known) < MANY_KNOWN or passed.all_us <= core.now_us:
             passed.forget()
-            passed.all_us = core.now_us + LOOK_AGAIN_US
+            passed.all_us = core.now_us + RECHECK_US
 
 
 def _noticed(request: StoreRequest, entry: Entry) -> Noticed | None:
@@ -178,42 +178,42 @@ class Relay(StoreRequest):
         self.detail = detail
 
     def run(self, core: Core) -> object:
-        spot = _spot(core, self.queue, self.serial)
+        location = _location(core, self.queue, self.serial)
         found = names.resolve(core, self.to[0], self.to[1])
         if isinstance(found, Undelivered):
             raise names.refused(found)
         target = found.queue
         if target.name.startswith(OWN_PREFIX):
             raise RequestInvalid(f"{target.name!r} is a queue of the broker's own: nothing is put there")
-        check_target(core, self.queue, target, [spot.entry])
+        check_target(core, self.queue, target, [location.entry])
         if found.header is None and self.keeps_header:
-            self._move(core, spot, target)
+            self._move(core, location, target)
         else:
-            self._rewrite(core, spot, found)
+            self._rewrite(core, location, found)
         wake(core, target)
         return full_address(self.to[0], self.to[1])
 
-    def _move(self, core: Core, spot: Spot, target: Queue) -> None:
+    def _move(self, core: Core, location: Location, target: Queue) -> None:
         """As it is."""
         ids = need_ids(self.queue, self, [int(self.serial)])[0]
-        entry = pick(core, self.queue, spot)
+        entry = pick(core, self.queue, location)
         move_child(core, entry, target, ids, entry.annotations)
         self._end(core, entry)
 
-    def _rewrite(self, core: Core, spot: Spot, found: ResolvedName) -> None:
+    def _rewrite(self, core: Core, location: Location, found: ResolvedName) -> None:
         """With one header less, or more. Raises ReadsNeeded."""
-        body = body_of(self, spot.entry)
+        body = body_of(self, location.entry)
         if body is None:
-            raise ReadsNeeded([spot.entry], [], False)
+            raise ReadsNeeded([location.entry], [], False)
         if not body:
             raise gone(self.queue, self.serial)
-        changed = spot.entry.annotations
-        sections = outgoing_sections(spot.entry, body)
+        changed = location.entry.annotations
+        sections = outgoing_sections(location.entry, body)
         if changed is not None:
             sections = merge_annotations(sections, {key: changed[key] for key in changed})
         if not self.keeps_header:
             sections = without_header(sections)
-        entry = pick(core, self.queue, spot)
+        entry = pick(core, self.queue, location)
         make_rewritten(core, entry, found.queue, n.EVENT_MOVE, names.sent_to(core, found, sections))
         self._end(core, entry)
 
@@ -233,19 +233,19 @@ class Discard(StoreRequest):
         self.detail = detail
 
     def run(self, core: Core) -> object:
-        entry = pick(core, self.queue, _spot(core, self.queue, self.serial))
+        entry = pick(core, self.queue, _location(core, self.queue, self.serial))
         step(core, entry, n.EVENT_DISCARD, 0, 0, None, 0, self.detail)
         ended(core, entry)
         return True
 
 
-def _spot(core: Core, queue: Queue, serial: i64) -> Spot:
+def _location(core: Core, queue: Queue, serial: i64) -> Location:
     """Where the message stands. Raises NoMatchingMessage if it isn't available, QueueNotFound."""
     check_there(queue)
-    spot = find(queue, serial)
-    if spot is None or expired(core, spot.entry):
+    location = find(queue, serial)
+    if location is None or expired(core, location.entry):
         raise gone(queue, serial)
-    return spot
+    return location
 
 
 def gone(queue: Queue, serial: i64) -> NoMatchingMessage:

@@ -36,7 +36,7 @@ from postroom.manager.message_store.filter import body_of
 from postroom.manager.message_store.pending_requests import ReadsNeeded, StoreRequest
 from postroom.manager.names import name_resolution as names
 from postroom.manager.names.remote_queues import ResolvedName
-from postroom.manager.queues.entry_lookup import find_at, spots_among
+from postroom.manager.queues.entry_lookup import find_at, locations_among
 from postroom.manager.queues.held_lookup import held_among
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import PRIORITIES, Queue
@@ -72,8 +72,8 @@ CONDITION: Final = "postroom:job"
 
 def detail_of(reason: str, user: str) -> bytes:
     """What the ledger is told with each event: why, and who asked for it."""
-    told = {"condition": CONDITION, "description": reason[:MAX_REASON_CHARS], "user": user}
-    return json.dumps({key: said for key, said in told.items() if said}, ensure_ascii=False).encode(
+    record = {"condition": CONDITION, "description": reason[:MAX_REASON_CHARS], "user": user}
+    return json.dumps({key: value for key, value in record.items() if value}, ensure_ascii=False).encode(
         "utf-8", "replace"
     )
 
@@ -173,12 +173,18 @@ class Act(StoreRequest):
 
     def _fit(self, core: Core) -> list[Entry | None]:
         """The messages that can be acted on, by the actions' numbers; the others are answered."""
-        spots = [find_at(self.queue, each.serial, _place_of(each), each.ordinal) for each in self.actions]
-        missed = {int(each.serial) for each, spot in zip(self.actions, spots, strict=True) if spot is None}
+        locations = [find_at(self.queue, each.serial, _place_of(each), each.ordinal) for each in self.actions]
+        missed = {
+            int(each.serial)
+            for each, location in zip(self.actions, locations, strict=True)
+            if location is None
+        }
         elsewhere = _located(self.queue, missed) if missed else {}
         fit: list[Entry | None] = []
-        for number, spot in enumerate(spots):
-            entry = spot.entry if spot is not None else elsewhere.get(int(self.actions[number].serial))
+        for number, location in enumerate(locations):
+            entry = (
+                location.entry if location is not None else elsewhere.get(int(self.actions[number].serial))
+            )
             self.acted.answers.append(_DONE)
             fit.append(entry if self._is_fit(core, number, entry) else None)
         return fit
@@ -284,8 +290,8 @@ def _located(queue: Queue, serials: set[int]) -> dict[int, Entry]:
     wanted = np.array(sorted(serials), np.uint64)
     found: dict[int, Entry] = {}
     for priority in range(PRIORITIES):
-        for spot in spots_among(queue, priority, wanted):
-            found[int(spot.entry.serial)] = spot.entry
+        for location in locations_among(queue, priority, wanted):
+            found[int(location.entry.serial)] = location.entry
     for entry in held(queue):
         if int(entry.serial) in serials:
             found[int(entry.serial)] = entry

@@ -38,7 +38,7 @@ from postroom.manager.message_store.filter import body_of
 from postroom.manager.message_store.pending_requests import MAX_IDS_READ, ReadsNeeded, StoreRequest, TurnOver
 from postroom.manager.names import name_resolution as names
 from postroom.manager.names.remote_queues import ResolvedName
-from postroom.manager.queues.entry_lookup import Spot, find, find_again, pick
+from postroom.manager.queues.entry_lookup import Location, find, find_again, pick
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import Queue, Subscription
 from postroom.manager.undeliverable.child_entries import move_child
@@ -86,13 +86,13 @@ def taken(core: Core, queue: Queue, entry: Entry) -> Entry | None:
             return None
         queue.delayed.discard(entry)
         return entry
-    spot = _spot_of(queue, entry)
-    if spot is None or states_of(core, spot.entry) & CHANGEABLE == 0:
+    location = _location_of(queue, entry)
+    if location is None or states_of(core, location.entry) & CHANGEABLE == 0:
         return None
-    return pick(core, queue, spot)
+    return pick(core, queue, location)
 
 
-def _spot_of(queue: Queue, entry: Entry) -> Spot | None:
+def _location_of(queue: Queue, entry: Entry) -> Location | None:
     """Where it is available now; what was delayed when the search came by has got a place since."""
     if entry.state == n.DELAYED:
         return find(queue, entry.serial)
@@ -225,8 +225,8 @@ class _Move(StoreRequest):
     def _is_here(self, core: Core, entry: Entry) -> bool:
         if entry.state == n.DELAYED and self.queue.delayed.holds(entry):
             return True
-        spot = _spot_of(self.queue, entry)
-        return spot is not None and states_of(core, spot.entry) & CHANGEABLE != 0
+        location = _location_of(self.queue, entry)
+        return location is not None and states_of(core, location.entry) & CHANGEABLE != 0
 
     def move(self, core: Core, pairs: list[Pair], to: ResolvedName, drop: tuple[str, ...]) -> None:
         """Move these to one queue, without some annotations. The caller has asked `check_target`, and

@@ -191,7 +191,7 @@ class ShowRows(StoreRequest):
                 row.body = entry.body if self.with_bodies else None
             self.rows.append(row)
 
-    def tell(self, core: Core) -> QueryAnswer:
+    def answer(self, core: Core) -> QueryAnswer:
         """The answer. Raises ReadsNeeded."""
         assert self.rows is not None
         living = [row for row in self.rows if row.entry is not None]
@@ -246,9 +246,9 @@ def _located(queue: Queue, serials: list[int]) -> dict[int, Entry]:
         left -= here
     for band in queue.bands:
         for serial in left if band.backlog.count > 0 else []:
-            spot = find_packed(band, band.backlog, serial)
-            if spot is not None:
-                found[serial] = spot.entry
+            location = find_packed(band, band.backlog, serial)
+            if location is not None:
+                found[serial] = location.entry
     return found
 
 
@@ -271,7 +271,7 @@ class ReadCursor(ShowRows):
         if self.rows is None:
             count = min(self.count, core.options.store_page_entries, MAX_IDS_READ)
             self.fix(core, cursor.serials[self.offset : self.offset + count].tolist())
-        answer = self.tell(core)
+        answer = self.answer(core)
         answer.cursor, answer.count = cursor.id, len(cursor.serials)
         return answer
 
@@ -308,4 +308,4 @@ class ShowMessage(ShowRows):
             if not found:
                 raise NoMatchingMessage(f"queue {self.queue.name!r} has no such message")
             self.fix(core, [int(found[0].serial)])
-        return self.tell(core)
+        return self.answer(core)

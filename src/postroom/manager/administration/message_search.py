@@ -20,7 +20,7 @@ from postroom.manager.kernel.errors import SelectorRefused
 from postroom.manager.kernel.outgoing_sections import fields_of
 from postroom.manager.message_store.filter import StoreFilter, body_of, need_ids, serials_by_id
 from postroom.manager.message_store.pending_requests import ReadsNeeded, StoreRequest, TurnOver
-from postroom.manager.queues.entry_lookup import find, find_busy, spots
+from postroom.manager.queues.entry_lookup import find, find_busy, locations
 from postroom.manager.queues.held_lookup import held_entries
 from postroom.manager.queues.queue import PRIORITIES, Queue
 from postroom.model import numbers as n
@@ -140,8 +140,8 @@ class Search:
 
     def _available(self, queue: Queue, limit: i64) -> list[Entry]:
         while self._priority >= 0:
-            waiting = spots(queue, self._priority, self._place, self._ordinal)
-            batch = [spot.entry for spot in islice(waiting, limit)]
+            waiting = locations(queue, self._priority, self._place, self._ordinal)
+            batch = [location.entry for location in islice(waiting, limit)]
             if batch:
                 self._place, self._ordinal = batch[-1].place, batch[-1].ordinal
                 return batch
@@ -159,8 +159,8 @@ class Search:
 
 def located(queue: Queue, serial: int) -> Entry | None:
     """The entry of that serial, if it is on the queue in any state."""
-    spot = find(queue, serial)
-    return spot.entry if spot is not None else find_busy(queue, serial)
+    location = find(queue, serial)
+    return location.entry if location is not None else find_busy(queue, serial)
 
 
 def held(queue: Queue) -> Iterator[Entry]:

@@ -197,8 +197,8 @@ def unsubscribe(core: Core, queue: Queue, forced: bool, user: str) -> None:
 
 def end_forsaken(core: Core) -> None:
     """End the subscriptions that nobody uses, and temporary queues from before the start; one of which a
-    transaction holds something, as soon as it is decided, one of which anybody else does, soon after he lets
-    go."""
+    transaction holds something, as soon as it is decided, one of which anybody else does, soon after that
+    is let go."""
     subscriptions = subscriptions_of(core)
     forsaken = subscriptions.forsaken
     subscriptions.forsaken = []

@@ -67,8 +67,8 @@ def _count(core: Core, end: SendingEnd) -> None:
 def _open(core: Core, end: SendingEnd, batch: Batch) -> None:
     name = end.channel.name
     batch.recorded = True
-    told = {"name": f"{name} {batch.luwid.hex()}", "channel": name, "luwid": batch.luwid.hex()}
-    core.holders.open(batch.id, n.CHANNEL_BATCH, json.dumps(told).encode())
+    record = {"name": f"{name} {batch.luwid.hex()}", "channel": name, "luwid": batch.luwid.hex()}
+    core.holders.open(batch.id, n.CHANNEL_BATCH, json.dumps(record).encode())
     end.channel.batches.append(batch)
 
 

@@ -1,10 +1,10 @@
 """Message channels as the queue manager keeps them: both ends, their batches, and what survives a restart.
 
 What leaves by a channel is held by a *batch*, a holder of kind CHANNEL_BATCH with a name of its own (the
-LUWID, logical unit of work id), until the partner says that he has it; then one decision ends all of it as
+LUWID, logical unit of work id), until the partner says that it has it; then one decision ends all of it as
 forwarded. The partner puts the same batch in a transaction and commits that with the LUWID in one block. So
 after any failure the two ends need to compare no more than the last LUWID: a batch that the partner doesn't
-know goes back to its places, one that he knows has arrived. What leaves outside of batches (NPMSPEED(FAST))
+know goes back to its places, one that it knows has arrived. What leaves outside of batches (NPMSPEED(FAST))
 the channel's consumer holds until the partner has taken it.
 """
 
@@ -69,24 +69,24 @@ class Partner:
         self.id: i64 = id
         self.queue_manager = queue_manager
         self.ledger: Final = ledger
-        """The id of his ledger, in hex: what makes him the same one."""
+        """The id of its ledger, in hex: what makes it the same one."""
         self.luwid = b""
         self.sequence: i64 = 0
         self.committed: i64 = 0
         """Position of the record that says so of the last batch."""
         self.end: ReceivingEnd | None = None
-        """While he is connected."""
+        """While it is connected."""
 
     def detail(self, channel: str) -> bytes:
         """As the ledger is told."""
-        told: dict[str, object] = {
+        record: dict[str, object] = {
             "channel": channel,
             "queue_manager": self.queue_manager,
             "ledger": self.ledger,
             "luwid": self.luwid.hex(),
             "sequence": int(self.sequence),
         }
-        return json.dumps(told).encode()
+        return json.dumps(record).encode()
 
 
 @final
@@ -131,12 +131,12 @@ class Channel:
 
     def detail(self) -> bytes:
         """Its state as the ledger is told."""
-        told: dict[str, object] = {"luwid": self.luwid.hex(), "sequence": int(self.sequence)}
+        record: dict[str, object] = {"luwid": self.luwid.hex(), "sequence": int(self.sequence)}
         if self.reset_sequence:
-            told["reset_sequence"] = int(self.reset_sequence)
+            record["reset_sequence"] = int(self.reset_sequence)
         if self.status:
-            told["status"] = self.status
-        return json.dumps(told).encode()
+            record["status"] = self.status
+        return json.dumps(record).encode()
 
 
 @final

@@ -46,7 +46,7 @@ _NO_HEADER: Final = int(Feedback.XMIT_Q_MSG_ERROR)
 def open_receiving(
     core: Core, name: str, queue_manager: str, ledger: str, reset_sequence: i64
 ) -> ReceivingEnd:
-    """A partner, known by his ledger's id, sends by this channel from now on, with ``reset_sequence`` as his
+    """A partner, known by its ledger's id, sends by this channel from now on, with ``reset_sequence`` as its
     next number if it isn't 0. Raises ChannelNotFound, NotAllowed, ChannelInUse, LimitExceeded,
     DefinitionInvalid."""
     channel = channels.find(core, name)
@@ -58,7 +58,7 @@ def open_receiving(
     if partner.end is not None:
         raise ChannelInUse(f"channel {name!r} receives from queue manager {queue_manager!r} already")
     if partner.committed > core.durability.through:
-        # What he is told of the last batch makes him forget it.
+        # What the partner hears of the last batch makes it forget that.
         raise ChannelInUse(f"channel {name!r}: the last batch is still on its way to the disk: call again")
     if reset_sequence != 0:
         channels.check_sequence(channel, reset_sequence)
@@ -92,7 +92,7 @@ def _new_transaction(core: Core) -> Transaction:
 
 
 def close(core: Core, end: ReceivingEnd) -> None:
-    """The partner is gone, and with him what he had not had committed."""
+    """The partner is gone, and with it what it had not had committed."""
     if end.closed:
         return
     roll_back(core, end)
@@ -113,13 +113,13 @@ def receive(
     sequence: i64,
     origin_serial: i64,
     fast: bool,
-    said: TransmissionHeader | None,
+    named: TransmissionHeader | None,
 ) -> Undelivered | None:
-    """Put a message where its transmission header, or ``said``, says: in the batch, or (``fast``) at once.
+    """Put a message where its transmission header, or ``named``, says: in the batch, or (``fast``) at once.
     Why not, if it can't be now. Raises as `commit.make_room`."""
     header, stored = take_transmission(body)
-    if said is not None:
-        header = said
+    if named is not None:
+        header = named
     if header is None:
         why = "it has no transmission header that says where it is to go"
         return Undelivered(_NO_HEADER, "", core.options.queue_manager, why)

@@ -8,7 +8,7 @@ from typing import Final
 
 from postroom.manager.channels import batches
 from postroom.manager.channels.channel import Batch, SendingEnd
-from postroom.manager.channels.undelivered import Action, Asked, ReceivedMessage
+from postroom.manager.channels.undelivered import Action, OnFailure, ReceivedMessage
 from postroom.manager.consuming import settlement
 from postroom.manager.headers.dead_letter_header import header_for, with_dead_letter_header
 from postroom.manager.kernel.core import Core
@@ -65,7 +65,7 @@ def _put_report(core: Core, message: ReceivedMessage, why: Undelivered) -> Undel
     made = reports.exception_report(core, original, message.head, why)
     if made is None:
         return None
-    put = reports.put_to if message.asked is Asked.RETURN else reports.put_somewhere
+    put = reports.put_to if message.requested is OnFailure.RETURN else reports.put_somewhere
     return put(core, original.reply_to, made[0], made[1], None)
 
 

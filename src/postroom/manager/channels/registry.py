@@ -169,7 +169,7 @@ def in_doubt(channel: Channel) -> Batch | None:
 
 
 def resynchronise(core: Core, name: str, partner_luwid: bytes, partner_sequence: i64) -> None:
-    """The partner has told what he has: every batch up to the one that he names has arrived, what is behind
+    """The partner has told what it has: every batch up to the one that it names has arrived, what is behind
     it goes back. Raises ChannelSequenceError if the numbers differ all the same, ChannelNotFound,
     ChannelInUse, NotAllowed."""
     channel = _at_rest_sender(core, name)
@@ -273,30 +273,30 @@ def restore(core: Core, recovered: "Recovered") -> dict[int, Batch]:
         definition = ChannelDefinition.from_record(record)
         channels.by_name[definition.name] = Channel(id, definition)
     by_id = {int(channel.id): channel for channel in channels.by_name.values()}
-    for id, said in recovered.channel_states:
+    for id, state in recovered.channel_states:
         own = by_id.get(id)
         if own is not None:
-            _restore_state(own, said)
+            _restore_state(own, state)
         else:
-            _restore_partner(core, id, said)
+            _restore_partner(core, id, state)
     for channel in channels.by_name.values():
         inhibit(core, channel.definition.transmission_queue)
     return _restore_batches(core, recovered)
 
 
-def _restore_state(channel: Channel, said: dict[str, Any]) -> None:
-    channel.luwid = bytes.fromhex(said["luwid"])
-    channel.sequence = said["sequence"]
-    channel.reset_sequence = said.get("reset_sequence", 0)
-    channel.status = said.get("status", {})
+def _restore_state(channel: Channel, state: dict[str, Any]) -> None:
+    channel.luwid = bytes.fromhex(state["luwid"])
+    channel.sequence = state["sequence"]
+    channel.reset_sequence = state.get("reset_sequence", 0)
+    channel.status = state.get("status", {})
 
 
-def _restore_partner(core: Core, id: int, said: dict[str, Any]) -> None:
-    channel = channels_of(core).by_name.get(said["channel"])
+def _restore_partner(core: Core, id: int, state: dict[str, Any]) -> None:
+    channel = channels_of(core).by_name.get(state["channel"])
     if channel is not None:
-        partner = Partner(id, said["queue_manager"], said["ledger"])
-        partner.luwid = bytes.fromhex(said["luwid"])
-        partner.sequence = said["sequence"]
+        partner = Partner(id, state["queue_manager"], state["ledger"])
+        partner.luwid = bytes.fromhex(state["luwid"])
+        partner.sequence = state["sequence"]
         channel.partners[partner.ledger] = partner
 
 

@@ -151,7 +151,7 @@ def close(core: Core, end: SendingEnd, refused: bool) -> None:
 
 
 def close_partly(core: Core, end: SendingEnd, arrived: "set[Entry]", last_sequence: i64) -> None:
-    """It sends no more, to a partner who says of each message whether he has it: what has arrived is
+    """It sends no more, to a partner who says of each message whether it has it: what has arrived is
     forwarded, the last one having that number, and everything else goes back."""
     if end.closed:
         return

@@ -19,7 +19,7 @@ def arm(core: Core, name: str) -> None:
     channels_of(core).armed.add(name)
     queue = destinations_of(core).queues.get(name)
     if queue is not None:
-        look(core, queue)
+        note_armed(core, queue)
 
 
 def disarm(core: Core, name: str) -> None:
@@ -27,10 +27,10 @@ def disarm(core: Core, name: str) -> None:
     channels_of(core).armed.discard(name)
     queue = destinations_of(core).queues.get(name)
     if queue is not None:
-        look(core, queue)
+        note_armed(core, queue)
 
 
-def look(core: Core, queue: Queue) -> None:
+def note_armed(core: Core, queue: Queue) -> None:
     """Whether ``queue``, which may be new, is armed."""
     queue.schedule.arm(queue.name in channels_of(core).armed)
 
@@ -48,7 +48,7 @@ class TransmissionQueueListener(DestinationListener):
     def defined(self, core: Core, destination: Destination) -> None:
         if isinstance(destination, Queue):
             set_inhibited(core, destination)
-            look(core, destination)
+            note_armed(core, destination)
 
 
 @final

@@ -46,7 +46,7 @@ class Action(IntEnum):
     """Refuse the batch: the message stays with its sender."""
 
 
-class Asked(IntEnum):
+class OnFailure(IntEnum):
     """What a message asks for, should it not be delivered."""
 
     NOTHING = 0
@@ -57,15 +57,15 @@ class Asked(IntEnum):
     """A report with all its data, discard, and where to reply: return to sender."""
 
 
-def asked_of(report: int, replies: bool) -> Asked:
+def on_failure_of(report: int, replies: bool) -> OnFailure:
     """What a report word asks for; ``replies``: the message says where to."""
     discards = report & mq.DISCARD_MSG != 0
     data = mq.requested_data(report, mq.EXCEPTION_MASK) if replies else mq.Data.NONE
     if data is mq.Data.NONE:
-        return Asked.DISCARD if discards else Asked.NOTHING
+        return OnFailure.DISCARD if discards else OnFailure.NOTHING
     if not discards:
-        return Asked.REPORT
-    return Asked.RETURN if data is mq.Data.WITH_FULL_DATA else Asked.REPORT_AND_DISCARD
+        return OnFailure.REPORT
+    return OnFailure.RETURN if data is mq.Data.WITH_FULL_DATA else OnFailure.REPORT_AND_DISCARD
 
 
 @final
@@ -88,12 +88,12 @@ class ReceivedMessage:
         return MessageFields(head.priority, head.durable, head.delivery_count, self.body, None)
 
     @property
-    def asked(self) -> Asked:
+    def requested(self) -> OnFailure:
         """What it asks for."""
         report = self.head.report
         if report == 0:
-            return Asked.NOTHING
-        return asked_of(report, isinstance(self.fields().property_at(4), str))
+            return OnFailure.NOTHING
+        return on_failure_of(report, isinstance(self.fields().property_at(4), str))
 
 
 def put_undelivered(
@@ -124,7 +124,7 @@ def _put_report(
     if made is None:
         return None
     head, sections = made
-    put = reports.put_to if message.asked is Asked.RETURN else reports.put_somewhere
+    put = reports.put_to if message.requested is OnFailure.RETURN else reports.put_somewhere
     failure = put(core, original.reply_to, head, sections, transaction)
     if failure is None:
         message.report_serial = core.ledger.next_position - 1

@@ -41,8 +41,8 @@ def fetch_entry(core: Core, queue: Queue, entry: Entry) -> None:
 
 
 def _missing(core: Core, queue: Queue, band: Band) -> list[Entry]:
-    """Entries from the front on whose bodies are missing, within the bounds of a batch; counts who has
-    his."""
+    """Entries from the front on whose bodies are missing, within the bounds of a batch; counts those
+    that have theirs."""
     limit: i64 = core.options.fetch_entries
     bytes_left: i64 = core.options.fetch_bytes
     wanted: list[Entry] = []

@@ -15,7 +15,7 @@ from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.effects import Delivery
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.outgoing_sections import fields_of, outgoing_sections
-from postroom.manager.queues.entry_lookup import spots
+from postroom.manager.queues.entry_lookup import locations
 from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
 from postroom.model import numbers as n
 from postroom.model.selector.selector import Selector
@@ -145,8 +145,8 @@ def _next_copies(core: Core, queue: Queue, cursor: Cursor, consumer: "Consumer")
 def _fill(core: Core, queue: Queue, cursor: Cursor, priority: i64, batch: _Batch) -> None:
     """Add what stands behind the cursor, objects and packed entries in one order, but nothing that is
     expired."""
-    for spot in spots(queue, priority, cursor.place[priority], cursor.ordinal[priority]):
-        entry = spot.entry
+    for location in locations(queue, priority, cursor.place[priority], cursor.ordinal[priority]):
+        entry = location.entry
         cursor.at(entry)
         if entry.expiry_us == 0 or entry.expiry_us > core.now_us:
             batch.add(entry)

@@ -76,7 +76,7 @@ def dispatch(core: Core, queue: Queue) -> None:
         for browser in queue.attached.browsers:
             browse(core, browser)
     if queue.schedule.watched:
-        core.agenda.tell_watchers(queue)
+        core.agenda.notify_watchers(queue)
     _finish_drains(core, queue)
 
 
@@ -173,7 +173,7 @@ def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
     """Give ``entry``, which has its body, to ``consumer``."""
     body = entry.body
     assert body is not None
-    if entry.spot != NOWHERE:
+    if entry.band_part != NOWHERE:
         take_out(queue, entry)
         queue.bodies.ahead -= 1
     delivery_count = entry.delivery_count
@@ -232,7 +232,7 @@ def _take_chosen(core: Core, queue: Queue, consumer: Consumer, bulk: BulkReceive
     """Give ``entry``, which may go to it and has its body, to one that takes in bulk."""
     body = entry.body
     assert body is not None
-    if entry.spot != NOWHERE:
+    if entry.band_part != NOWHERE:
         take_out(queue, entry)
         queue.bodies.ahead -= 1
     if queue.groups is not None:

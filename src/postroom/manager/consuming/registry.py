@@ -234,7 +234,7 @@ def resume_consumer(core: Core, consumer: Consumer, sink: Sink) -> list[Entry]:
     return held
 
 
-def look_again(core: Core, queue: Queue) -> None:
+def recheck_credit(core: Core, queue: Queue) -> None:
     """What a consumer of ``queue`` may have unsettled can be another number now."""
     for consumer in queue.attached.consumers:
         refresh(core, consumer)

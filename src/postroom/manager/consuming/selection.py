@@ -97,7 +97,7 @@ def next_wanted(core: Core, cursor: SelectorCursor, consumer: Consumer) -> Entry
 
     ``cursor.busy`` says whether there may be something later without anything new.
     """
-    cursor.busy = len(cursor.asked) > 0
+    cursor.busy = len(cursor.requested) > 0
     if cursor.done:
         return None
     cursor.searches += 1
@@ -172,7 +172,7 @@ def _with_body(core: Core, cursor: SelectorCursor, band: Band, key: Key) -> Entr
         keep_body(core, entry, body)
         queue.bodies.missing -= 1
     if entry.body is None:
-        _ask(core, cursor, [entry], [entry], False)
+        _request(core, cursor, [entry], [entry], False)
         return None
     cursor.forget_first(band.priority, key)
     return entry
@@ -193,7 +193,7 @@ def _unpacked(core: Core, cursor: SelectorCursor, band: Band, key: Key, body: by
         cursor.forget_first(band.priority, key)
         return entry
     put_back_packed(core, as_queue(cursor.queue), entry)
-    _ask(core, cursor, [entry], [entry], False)
+    _request(core, cursor, [entry], [entry], False)
     return None
 
 
@@ -212,16 +212,16 @@ def _may_judge(core: Core, cursor: SelectorCursor) -> bool:
 def _judge_object(core: Core, cursor: SelectorCursor, entry: Entry, missing: list[Entry]) -> None:
     """Judge an object unless that has been done, or put it among those whose body is ``missing``."""
     key = key_of(entry)
-    said = verdict_on(entry, cursor)
-    if said < 0:
+    verdict = verdict_on(entry, cursor)
+    if verdict < 0:
         body = entry.body
         if body is None and cursor.selector.needs_sections:
             missing.append(entry)
             return
         core.budget.judgements -= 1
-        said = 1 if judge(cursor, entry, body or b"") else 0
-        note_verdict(entry, cursor, said == 1)
-    if said == 1:
+        verdict = 1 if judge(cursor, entry, body or b"") else 0
+        note_verdict(entry, cursor, verdict == 1)
+    if verdict == 1:
         cursor.wants(entry.priority, key, None)
 
 
@@ -240,8 +240,8 @@ def _judge_apart(core: Core, cursor: SelectorCursor, band: Band) -> None:
             entry.verdicts.pop(int(cursor.id), None)
         _judge_object(core, cursor, entry, missing)
     if missing:
-        asked = _ask(core, cursor, missing, missing, False)
-        for entry in missing[asked:]:
+        requested = _request(core, cursor, missing, missing, False)
+        for entry in missing[requested:]:
             cursor.came(band.priority, key_of(entry))
 
 
@@ -270,7 +270,7 @@ def _walk_live(core: Core, cursor: SelectorCursor, entries: list[Entry]) -> bool
         if not missing:
             cursor.at(entry.priority, entry.place, entry.ordinal)
     if missing:
-        _ask(core, cursor, missing, missing, True)
+        _request(core, cursor, missing, missing, True)
     return not missing
 
 
@@ -292,7 +292,7 @@ def _walk_backlog(core: Core, cursor: SelectorCursor, band: Band) -> bool:
             index += 1
         at += 1
     if missing:
-        _ask(core, cursor, missing, [None] * len(missing), True)
+        _request(core, cursor, missing, [None] * len(missing), True)
         return False
     if left == core.options.fetch_entries:  # only what has ended is left
         last_place, last_ordinal = backlog.last()
@@ -317,7 +317,7 @@ def _judge_packed(core: Core, cursor: SelectorCursor, entry: Entry, missing: lis
 # Bodies.
 
 
-def _ask(
+def _request(
     core: Core,
     cursor: SelectorCursor,
     entries: Sequence[Entry],
@@ -344,9 +344,9 @@ def _ask(
         if copies and bytes_left < 0:
             break
         copies.append(entry.copy_for(cursor))
-        cursor.asked[key_of(entry)] = objects[index]
-        cursor.asked_bytes += entry.body_len
-    memory.reading_bytes += cursor.asked_bytes
+        cursor.requested[key_of(entry)] = objects[index]
+        cursor.requested_bytes += entry.body_len
+    memory.reading_bytes += cursor.requested_bytes
     cursor.walking = walking
     if copies:
         request(core, copies)
@@ -354,13 +354,13 @@ def _ask(
 
 
 def fetched(core: Core, cursor: SelectorCursor, copies: list[Entry], bodies: list[Body]) -> None:
-    """Bodies that `_ask` asked for have come: judge, and let the queue be dispatched."""
+    """Bodies that `_request` asked for have come: judge, and let the queue be dispatched."""
     _arrived(core, cursor)
     if cursor.closed:
         return
     for copy, body in zip(copies, bodies, strict=True):
         key = key_of(copy)
-        original = cursor.asked.pop(key, None)
+        original = cursor.requested.pop(key, None)
         if isinstance(body, LedgerCorrupt):
             _without_body(core, cursor, copy, original, body)
         elif len(body) == copy.body_len:  # else it has ended meanwhile, and its body is gone
@@ -373,8 +373,8 @@ def fetched(core: Core, cursor: SelectorCursor, copies: list[Entry], bodies: lis
 def _arrived(core: Core, cursor: SelectorCursor) -> None:
     """Others may read now."""
     memory = cursor.memory
-    memory.reading_bytes -= cursor.asked_bytes
-    cursor.asked_bytes = 0
+    memory.reading_bytes -= cursor.requested_bytes
+    cursor.requested_bytes = 0
     core.agenda.woken.extend(memory.waiting.values())
     memory.waiting = {}
 
@@ -384,9 +384,9 @@ def _without_body(
 ) -> None:
     """What is damaged isn't wanted, and ends if it was; what the disk didn't give is judged later."""
     if isinstance(damage, BodyUnreadable):
-        spot = find_again(as_queue(cursor.queue), copy)
-        if spot is not None:
-            without_body(core, pick(core, as_queue(cursor.queue), spot), damage)
+        location = find_again(as_queue(cursor.queue), copy)
+        if location is not None:
+            without_body(core, pick(core, as_queue(cursor.queue), location), damage)
         return
     if original is None:
         return
@@ -398,14 +398,14 @@ def _without_body(
 def _judge_read(
     core: Core, cursor: SelectorCursor, copy: Entry, original: Entry | None, key: Key, body: bytes
 ) -> None:
-    said = verdict_on(original, cursor) if original is not None else -1
-    needed = said == 1
-    if said < 0:
+    verdict = verdict_on(original, cursor) if original is not None else -1
+    needed = verdict == 1
+    if verdict < 0:
         core.budget.judgements -= 1
-        said = 1 if judge(cursor, copy, body) else 0
+        verdict = 1 if judge(cursor, copy, body) else 0
         if original is not None:
-            note_verdict(original, cursor, said == 1)
-    if said == 1:
+            note_verdict(original, cursor, verdict == 1)
+    if verdict == 1:
         cursor.wants(copy.priority, key, body, needed)
 
 

@@ -12,7 +12,7 @@ from postroom.manager.kernel.errors import LimitExceeded, NotHeld
 from postroom.manager.kernel.transitions import confirm, step
 from postroom.manager.queues.placement import ended
 from postroom.manager.undeliverable.returned_entries import (
-    NOT_ASKED,
+    NO_DELAY_REQUESTED,
     come_back,
     redelivery_delay_us,
     turn_down,
@@ -69,7 +69,7 @@ class Modification:
         failed: bool,
         undeliverable_here: bool = False,
         annotations: dict[str, object] | None = None,
-        delay_us: i64 = NOT_ASKED,
+        delay_us: i64 = NO_DELAY_REQUESTED,
     ) -> None:
         self.failed = failed
         self.undeliverable_here = undeliverable_here

@@ -19,7 +19,7 @@ from postroom.manager.queues.units_of_order import Units
 from postroom.manager.undeliverable.returned_entries import end_delay
 from postroom.model import numbers as n
 
-ASKED_AT_A_TIME: Final = 4096
+READS_AT_A_TIME: Final = 4096
 """Of those that wait, packed, so many become objects at once to have their bodies read."""
 
 
@@ -66,22 +66,22 @@ def restored(core: Core, queue: Queue, units: Units) -> None:
         units.unread_chunks += band.backlog.sealed()
     for entry in objects:
         if stored(entry):  # what a prepared branch holds need not be
-            units.ask_for(entry)
+            units.request(entry)
     core.agenda.woken.append(queue)
 
 
 def _find_out(core: Core, queue: Queue, units: Units) -> None:
     """Have the next bodies read, a batch at a time."""
-    if units.asked > 0:
+    if units.requested > 0:
         return
     while not units.unread and units.unread_chunks:
         chunk = units.unread_chunks.pop()
         backlog = queue.bands[chunk.priority()].backlog
         for index in range(chunk.count):
             # Also what was taken from it since the start, and may come back; what has ended is known.
-            units.ask_for(backlog.object_at(chunk, index))
+            units.request(backlog.object_at(chunk, index))
     while not units.unread and units.unread_ordered:
-        _ask_for_some_ordered(queue, units)
+        _request_some_ordered(queue, units)
     bytes_left: i64 = core.options.fetch_bytes
     wanted: list[Entry] = []
     while units.unread and len(wanted) < core.options.fetch_entries and bytes_left > 0:
@@ -90,7 +90,7 @@ def _find_out(core: Core, queue: Queue, units: Units) -> None:
         wanted.append(units.unread.pop())
         bytes_left -= wanted[-1].body_len
     if wanted:
-        units.asked = len(wanted)
+        units.requested = len(wanted)
         request(core, wanted)
     elif units.unread:
         wait_for_durable(core, queue)
@@ -98,19 +98,19 @@ def _find_out(core: Core, queue: Queue, units: Units) -> None:
         _judge(core, queue, units)
 
 
-def _ask_for_some_ordered(queue: Queue, units: Units) -> None:
+def _request_some_ordered(queue: Queue, units: Units) -> None:
     """The next of those that wait, packed, for their turn."""
-    some = units.unread_ordered[-ASKED_AT_A_TIME:]
-    del units.unread_ordered[-ASKED_AT_A_TIME:]
+    some = units.unread_ordered[-READS_AT_A_TIME:]
+    del units.unread_ordered[-READS_AT_A_TIME:]
     for serial in some:
         entry = queue.delayed.ordered.find(serial)
         if entry is not None:  # else it has ended
-            units.ask_for(entry)
+            units.request(entry)
 
 
 def names_read(core: Core, units: Units, copies: list[Entry], bodies: list[Body]) -> None:
     """The bodies that `_find_out` asked for; a damaged one names no unit."""
-    units.asked = 0
+    units.requested = 0
     for copy, body in zip(copies, bodies, strict=True):
         if isinstance(body, bytes) and len(body) == copy.body_len:
             units.join(int(copy.serial), body)

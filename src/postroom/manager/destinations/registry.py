@@ -178,7 +178,7 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Destination:
     for listener in destinations.listeners:
         listener.defined(core, queue)
     switches.at_startup(core, queue)
-    tap.look(core, queue)
+    tap.note_leased(core, queue)
     if isinstance(queue, Subscription):
         routing.enrol(core, queue)
     if id >= destinations.next_id:

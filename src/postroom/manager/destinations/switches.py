@@ -62,18 +62,18 @@ def at_startup(core: Core, queue: Destination) -> None:
 
 def _defined(core: Core, definition: QueueDefinition) -> _Switches:
     """What the definition says, else that of auto-created queues, else the queue manager's option."""
-    said = [definition, core.options.queue_defaults]
+    both = [definition, core.options.queue_defaults]
     options = core.options
     return _Switches(
-        _chosen([each.production_paused_at_startup for each in said], options.production_paused_at_startup),
-        _chosen([each.insertion_paused_at_startup for each in said], options.insertion_paused_at_startup),
-        _chosen([each.consumption_paused_at_startup for each in said], options.consumption_paused_at_startup),
+        _chosen([each.production_paused_at_startup for each in both], options.production_paused_at_startup),
+        _chosen([each.insertion_paused_at_startup for each in both], options.insertion_paused_at_startup),
+        _chosen([each.consumption_paused_at_startup for each in both], options.consumption_paused_at_startup),
     )
 
 
-def _chosen(said: list[str], otherwise: bool) -> bool:
+def _chosen(words: list[str], otherwise: bool) -> bool:
     """The first word that isn't the default."""
-    return next((word == "true" for word in said if word != DEFAULT), otherwise)
+    return next((word == "true" for word in words if word != DEFAULT), otherwise)
 
 
 def turn(queue: Destination, switch: str, paused: bool) -> None:

@@ -39,7 +39,7 @@ def end(core: Core, queue: Destination) -> None:
         destinations_of(core).tapped -= 1
 
 
-def look(core: Core, queue: Destination) -> None:
+def note_leased(core: Core, queue: Destination) -> None:
     """A queue is new: a lease may have named it before."""
     if queue.name in destinations_of(core).leased_names:
         begin(core, queue)

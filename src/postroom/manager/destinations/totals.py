@@ -52,7 +52,7 @@ def totals(core: "Core") -> dict[str, int]:
             ended[outcome] += each.ended[outcome]
     held = core.counters.held_by_all
     current, current_bytes = slots["current"]
-    told: dict[str, int] = {
+    record: dict[str, int] = {
         "messages_pending": int(held.depth) - current,
         "bytes_pending": int(held.depth_bytes) - current_bytes,
         "messages_high": held.high,
@@ -68,11 +68,11 @@ def totals(core: "Core") -> dict[str, int]:
         "blocked_send_us": blocked_us,
     }
     for name, (count, size) in slots.items():
-        told[f"messages_{name}"] = count
-        told[f"bytes_{name}"] = size
+        record[f"messages_{name}"] = count
+        record[f"bytes_{name}"] = size
     for outcome in _OUTCOMES:
-        told[f"messages_{outcome.name.lower()}"] = ended[outcome]
-    return told | beginning.shown()
+        record[f"messages_{outcome.name.lower()}"] = ended[outcome]
+    return record | beginning.shown()
 
 
 def reset(core: "Core") -> None:

@@ -84,12 +84,12 @@ class DeadLetterHeader:
     def annotation(self) -> dict[str, object]:
         """As the message annotation `DEAD_LETTER` has it."""
         values: tuple[object, ...] = self._values()
-        told: dict[str, object] = {}
+        values_by_name: dict[str, object] = {}
         for name, value in zip(_NAMES, values, strict=True):
-            told[name] = Int(value) if isinstance(value, int) else value
+            values_by_name[name] = Int(value) if isinstance(value, int) else value
         if self.expiry_ms != 0:
-            told[_EXPIRY] = Timestamp(self.expiry_ms)
-        return told
+            values_by_name[_EXPIRY] = Timestamp(self.expiry_ms)
+        return values_by_name
 
     def _values(self) -> tuple[object, ...]:
         what = (self.reason, self.queue, self.queue_manager, self.format, self.encoding, self.ccsid)
@@ -130,27 +130,27 @@ def with_dead_letter_header(stored: bytes, header: DeadLetterHeader) -> bytes:
 
 def take_dead_letter_header(stored: bytes) -> tuple[DeadLetterHeader | None, bytes]:
     """The header and the sections without it; None where there is none, or none that can be read."""
-    said, rest = take_annotation(stored, DEAD_LETTER)
-    return header_of(said), rest
+    value, rest = take_annotation(stored, DEAD_LETTER)
+    return header_of(value), rest
 
 
-def header_of(said: object) -> DeadLetterHeader | None:
+def header_of(value: object) -> DeadLetterHeader | None:
     """The header in the value of its annotation; what it leaves out has its default. None for anything that
     is no header."""
-    if not isinstance(said, dict):
+    if not isinstance(value, dict):
         return None
-    reason, queue, queue_manager = said.get("reason"), said.get("queue"), said.get("queue-manager")
+    reason, queue, queue_manager = value.get("reason"), value.get("queue"), value.get("queue-manager")
     if not _is_number(reason) or not isinstance(queue, str) or not isinstance(queue_manager, str):
         return None
     header = DeadLetterHeader(_number(reason, 0), queue, queue_manager)
-    header.format = _text(said.get("format"), "")
-    header.encoding = _number(said.get("encoding"), NATIVE_ENCODING)
-    header.ccsid = _number(said.get("ccsid"), UTF_8)
-    header.put_appl_type = _number(said.get("put-appl-type"), 0)
-    header.put_appl_name = _text(said.get("put-appl-name"), "")
-    header.put_date = _text(said.get("put-date"), "")
-    header.put_time = _text(said.get("put-time"), "")
-    header.expiry_ms = _time_ms(said.get(_EXPIRY))
+    header.format = _text(value.get("format"), "")
+    header.encoding = _number(value.get("encoding"), NATIVE_ENCODING)
+    header.ccsid = _number(value.get("ccsid"), UTF_8)
+    header.put_appl_type = _number(value.get("put-appl-type"), 0)
+    header.put_appl_name = _text(value.get("put-appl-name"), "")
+    header.put_date = _text(value.get("put-date"), "")
+    header.put_time = _text(value.get("put-time"), "")
+    header.expiry_ms = _time_ms(value.get(_EXPIRY))
     return header
 
 

@@ -86,8 +86,8 @@ def take_transmission(stored: bytes) -> tuple[TransmissionHeader | None, bytes]:
         header = _read(stored[_ITEMS_AT:item_end])
         if header is not None:
             return header, _without_first(stored, item_end)
-    said, rest = take_annotation(stored, TRANSMISSION)
-    return _header_of(said), rest
+    value, rest = take_annotation(stored, TRANSMISSION)
+    return _header_of(value), rest
 
 
 def _first_item_end(stored: bytes) -> i64:
@@ -123,10 +123,10 @@ def _without_first(stored: bytes, item_end: i64) -> bytes:
     return b"".join((_SHORT_MAP, bytes((int(size), count)), stored[item_end:]))
 
 
-def _header_of(said: object) -> TransmissionHeader | None:
-    if not isinstance(said, list) or len(said) != 3:
+def _header_of(value: object) -> TransmissionHeader | None:
+    if not isinstance(value, list) or len(value) != 3:
         return None
-    queue, queue_manager, hops = said
+    queue, queue_manager, hops = value
     if not isinstance(queue, str) or not isinstance(queue_manager, str) or not isinstance(hops, int):
         return None
     if not queue or not queue_manager or isinstance(hops, bool) or not 0 < hops <= MAX_HOPS:

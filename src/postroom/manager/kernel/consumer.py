@@ -49,7 +49,7 @@ class Producer:
         """The channel that puts, the next two its partner; else ""."""
         self.queue_manager = ""
         self.ledger = ""
-        """His ledger's id, in hex."""
+        """The partner's ledger id, in hex."""
         self.receives = False
         """Whether what it puts now came through the channel; then the next two count."""
         self.origin_serial: i64 = 0

@@ -182,7 +182,7 @@ class Warned:
 
 @final
 class Alarm:
-    """Somebody has lost what he had: ``event`` is the log's name for it, ``name`` whose it was."""
+    """Somebody has lost what they had: ``event`` is the log's name for it, ``name`` whose it was."""
 
     __slots__ = ("event", "name", "text")
 

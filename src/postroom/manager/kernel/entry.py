@@ -26,6 +26,7 @@ class Entry:
 
     __slots__ = (
         "annotations",
+        "band_part",
         "body",
         "body_len",
         "body_offset",
@@ -51,7 +52,6 @@ class Entry:
         "queue",
         "releases",
         "serial",
-        "spot",
         "state",
         "verdicts",
     )
@@ -94,7 +94,7 @@ class Entry:
         self.annotations: dict[str, object] | None = None
         self.excluded: list[i64] | None = None  # consumers it may not go to again
         self.group: i64 = -2  # hash of its message group; -1 none, -2 not looked at
-        self.spot: i64 = 0  # where in its band it is; the band's
+        self.band_part: i64 = 0  # which part of its band it is in; the band's
         self.verdicts: dict[int, bool] | None = None  # what selectors said of it, by cursor id
 
     def before(self, other: "Entry") -> bool:

@@ -42,7 +42,7 @@ class ReportOptionsInvalid(ManagerError):
 
 
 class QueueInUse(ManagerError):
-    """Deletion was conditional (unused, empty), or somebody holds what may not be decided for him."""
+    """Deletion was conditional (unused, empty), or somebody holds what may not be decided for them."""
 
     condition = "amqp:precondition-failed"
 

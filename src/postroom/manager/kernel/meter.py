@@ -124,7 +124,7 @@ class Meter(HeldMeter):
         self.bytes += size
         if self.pool is not None:
             self.pool.charge(count, size)
-        self._tell(count, size)
+        self._notify(count, size)
 
     def shrink(self, count: i64, size: i64) -> None:
         """The destination holds so many messages and bytes less."""
@@ -132,9 +132,9 @@ class Meter(HeldMeter):
         self.bytes -= size
         if self.pool is not None:
             self.pool.give_back(count, size)
-        self._tell(-count, -size)
+        self._notify(-count, -size)
 
-    def _tell(self, count: i64, size: i64) -> None:
+    def _notify(self, count: i64, size: i64) -> None:
         if self.own is not None:
             self.own.add(count, size)
         if self.broker is not None:

@@ -18,7 +18,7 @@ from postroom.model import numbers as n
 if TYPE_CHECKING:
     from postroom.manager.kernel.consumer import Consumer
     from postroom.manager.kernel.core import Core
-    from postroom.manager.kernel.duplicate_window import DuplicateWindow
+    from postroom.manager.kernel.destination import DuplicateWindow
     from postroom.manager.kernel.effects import Sink
     from postroom.manager.kernel.entry import Entry
     from postroom.manager.kernel.quota_pool import PoolWaiter

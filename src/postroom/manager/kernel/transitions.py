@@ -191,12 +191,12 @@ def note_delete(core: Core, entry: Entry) -> None:
     entry.noted = event
 
 
-def _delta(rule: i64, sent: i64, queue_says: bool) -> i64:
+def _delta(rule: i64, sent: i64, counts_here: bool) -> i64:
     """What a `Count` rule adds."""
     if rule == n.COUNT_IF_SENT:
         return sent
     if rule == n.COUNT_ONE_MORE:
         return 1
-    if rule == n.COUNT_IF_QUEUE_COUNTS and queue_says:
+    if rule == n.COUNT_IF_QUEUE_COUNTS and counts_here:
         return sent
     return 0

@@ -11,7 +11,7 @@ from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.kernel.quota_pool import Pool, PoolWaiter
 
-NEVER_TOLD: Final = 0x7FFF_FFFF_FFFF_FFFF
+NO_POSITION: Final = 0x7FFF_FFFF_FFFF_FFFF
 """`Durability.through` of a queue manager whose host doesn't say: everything counts as durable."""
 
 
@@ -82,7 +82,7 @@ class Agenda:
             queue.schedule.alarm_us = 0
             due.append(queue)
 
-    def tell_watchers(self, queue: Destination) -> None:
+    def notify_watchers(self, queue: Destination) -> None:
         """Something may have become available on ``queue``: who waits there hears of it at the end."""
         if not queue.schedule.news:
             queue.schedule.news = True
@@ -101,7 +101,7 @@ class Durability:
 
     def __init__(self, ledger: BlockBuilder) -> None:
         self._ledger = ledger
-        self.through: i64 = NEVER_TOLD
+        self.through: i64 = NO_POSITION
         """Everything up to this position is on disk."""
         self.waiting: list[Destination] = []
         """Queues that go on when more is."""

@@ -31,7 +31,7 @@ from postroom.manager.message_store.verbs import (
     done,
     locked,
 )
-from postroom.manager.queues.entry_lookup import BEHIND_ALL, spots
+from postroom.manager.queues.entry_lookup import BEHIND_ALL, locations
 from postroom.manager.queues.queue import PRIORITIES, Queue
 from postroom.manager.undeliverable.expiry import expired
 
@@ -65,7 +65,7 @@ class _Page(StoreVerb):
             last = page[-1]
             self.after = [int(last.priority), int(last.place), int(last.ordinal)]
 
-    def tell(self, core: Core) -> StoreAnswer:
+    def answer(self, core: Core) -> StoreAnswer:
         """The answer. Raises ReadsNeeded."""
         page = self.page
         assert page is not None
@@ -104,14 +104,14 @@ class Browse(_Page):
             limit = min(self.limit, core.options.store_page_entries)
             entries = self._entries(core, limit + 1)
             self.fix(core, entries[:limit], len(entries) > limit)
-        return self.tell(core)
+        return self.answer(core)
 
     def _entries(self, core: Core, limit: i64) -> list[Entry]:
         if self.filter.lock_id != 0:
             return self._of_lock(core, limit)
         if self.filter.by_id() or self.filter.properties:
             found = matching(core, self, self.filter, core.options.max_browse_lock_entries)
-            entries = [spot.entry for spot in found]
+            entries = [location.entry for location in found]
             return [entry for entry in entries if _is_behind(entry, self.begin_after)][:limit]
         return self._in_order(core, limit)
 
@@ -125,11 +125,11 @@ class Browse(_Page):
         for priority in priorities_of(self.filter, after[0] if after else PRIORITIES - 1):
             continues = bool(after) and priority == after[0]
             place, ordinal = (after[1], after[2]) if continues else (-1, 0)
-            for spot in spots(self.queue, priority, place, ordinal):
+            for location in locations(self.queue, priority, place, ordinal):
                 if len(found) >= limit:
                     return found
-                if not expired(core, spot.entry):
-                    found.append(spot.entry)
+                if not expired(core, location.entry):
+                    found.append(location.entry)
         return found
 
 
@@ -155,7 +155,7 @@ class BrowseAndLock(_Page):
     def run(self, core: Core) -> object:
         if self.page is None:
             self._lock(core)
-        return self.tell(core)
+        return self.answer(core)
 
     def _lock(self, core: Core) -> None:
         self.check_queue()
@@ -169,12 +169,12 @@ class BrowseAndLock(_Page):
         if not found:
             self.fix(core, [], False)
             return  # nothing is locked, and there is no lock
-        all_ids = need_ids(self.queue, self, [int(spot.entry.serial) for spot in found])
+        all_ids = need_ids(self.queue, self, [int(location.entry.serial) for location in found])
         limit = core.options.store_page_entries
-        self.fix(core, [spot.entry for spot in found[:limit]], len(found) > limit)
+        self.fix(core, [location.entry for location in found[:limit]], len(found) > limit)
         by = open_lock(core, self.queue, self.confirm_id, self._until_us(core), self.user)
-        for spot, ids in zip(found, all_ids, strict=True):
-            store.lock(core, spot, by, unique_id_of(core, spot.entry.serial, ids))
+        for location, ids in zip(found, all_ids, strict=True):
+            store.lock(core, location, by, unique_id_of(core, location.entry.serial, ids))
         self.lock_id = by.id
         self.found = len(found)
 
@@ -219,8 +219,8 @@ class Listen(_Page):
         if self.position < 0:
             self.position = core.ledger.next_position - 1
         if self.page is None:
-            self._look(core)
-        answer = self.tell(core)
+            self._search(core)
+        answer = self.answer(core)
         answer.rows = [row for row in answer.rows if self.filter.fits(row.unique_id, row.ids, row.priority)]
         answer.count = len(answer.rows)
         self.page = None
@@ -229,7 +229,7 @@ class Listen(_Page):
             raise NoMatchingMessage("nothing has come yet")
         return answer
 
-    def _look(self, core: Core) -> None:
+    def _search(self, core: Core) -> None:
         """Whole events only: what one of them made available stays together."""
         found: list[Entry] = []
         limit = core.options.store_page_entries
@@ -248,10 +248,10 @@ class Listen(_Page):
 def _first_events(queue: Queue, priority: i64, position: i64, limit: i64) -> list[Entry]:
     """What the next events behind a position made available, ``limit`` messages if there are so many."""
     found: list[Entry] = []
-    for spot in spots(queue, priority, position, BEHIND_ALL):
-        if len(found) > limit and spot.entry.place != found[-1].place:
+    for location in locations(queue, priority, position, BEHIND_ALL):
+        if len(found) > limit and location.entry.place != found[-1].place:
             break
-        found.append(spot.entry)
+        found.append(location.entry)
     return found
 
 

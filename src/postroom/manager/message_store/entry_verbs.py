@@ -14,7 +14,7 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import drop_body
 from postroom.manager.kernel.transitions import step
 from postroom.manager.message_store.holders import close_if_empty, forget, keep, note_confirmed, store_of
-from postroom.manager.queues.entry_lookup import Spot, pick
+from postroom.manager.queues.entry_lookup import Location, pick
 from postroom.manager.queues.placement import add_committed, delay, ended, why_put_waits
 from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.queues.store_holders import NO_LOCK, BrowseLock, ConfirmIdHolder, QueueStore
@@ -34,25 +34,25 @@ def hold_put(core: Core, entry: Entry, holder: ConfirmIdHolder, unique_id: bytes
     keep(core, as_queue(entry.queue), entry, unique_id)
 
 
-def get(core: Core, spot: Spot) -> None:
+def get(core: Core, location: Location) -> None:
     """getMessage without confirm id: the entry is consumed."""
-    entry = pick(core, as_queue(spot.entry.queue), spot)
+    entry = pick(core, as_queue(location.entry.queue), location)
     step(core, entry, n.EVENT_GET, 0, 0, None, 0)
     ended(core, entry)
 
 
-def acquire(core: Core, spot: Spot, holder: ConfirmIdHolder, unique_id: bytes) -> None:
+def acquire(core: Core, location: Location, holder: ConfirmIdHolder, unique_id: bytes) -> None:
     """getMessage under a confirm id."""
-    entry = pick(core, as_queue(spot.entry.queue), spot)
+    entry = pick(core, as_queue(location.entry.queue), location)
     step(core, entry, n.EVENT_ACQUIRE, n.CONFIRM_ID, holder.id, holder, 0)
     drop_body(core, entry)
     holder.entries[int(entry.serial)] = entry
     keep(core, as_queue(entry.queue), entry, unique_id)
 
 
-def lock(core: Core, spot: Spot, by: BrowseLock, unique_id: bytes) -> Entry:
+def lock(core: Core, location: Location, by: BrowseLock, unique_id: bytes) -> Entry:
     """browseMessagesAndLock: one of the messages found."""
-    entry = pick(core, as_queue(spot.entry.queue), spot)
+    entry = pick(core, as_queue(location.entry.queue), location)
     step(core, entry, n.EVENT_LOCK, n.BROWSE_LOCK, by.id, by, 0)
     drop_body(core, entry)
     by.entries[int(entry.serial)] = entry
@@ -60,9 +60,9 @@ def lock(core: Core, spot: Spot, by: BrowseLock, unique_id: bytes) -> Entry:
     return entry
 
 
-def delete(core: Core, spot: Spot) -> None:
+def delete(core: Core, location: Location) -> None:
     """deleteMessage of an available entry."""
-    entry = pick(core, as_queue(spot.entry.queue), spot)
+    entry = pick(core, as_queue(location.entry.queue), location)
     step(core, entry, n.EVENT_DELETE, 0, 0, None, 0)
     ended(core, entry)
 

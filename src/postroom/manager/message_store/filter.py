@@ -16,7 +16,7 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded
 from postroom.manager.message_store.pending_requests import ReadsNeeded, Scan, StoreRequest, index_of
-from postroom.manager.queues.entry_lookup import Spot, find, spots, spots_among
+from postroom.manager.queues.entry_lookup import Location, find, locations, locations_among
 from postroom.manager.queues.queue import PRIORITIES, Queue
 from postroom.manager.undeliverable.expiry import expired
 from postroom.model.ids import (
@@ -30,7 +30,7 @@ from postroom.model.ids import (
 )
 
 ANY_PRIORITY: Final = -1
-MAX_LOOKED_UP: Final = 256
+MAX_LOOKUPS: Final = 256
 """Candidates that are looked up one by one."""
 
 
@@ -119,31 +119,33 @@ def serials_by_id(core: Core, request: StoreRequest, filter: StoreFilter) -> Any
     return found
 
 
-def matching(core: Core, request: StoreRequest, filter: StoreFilter, limit: i64) -> list[Spot]:
+def matching(core: Core, request: StoreRequest, filter: StoreFilter, limit: i64) -> list[Location]:
     """The first available messages that the filter means, in order. Raises ReadsNeeded."""
     if filter.by_id():
         if not filter.properties:
             return _by_id(core, request, filter, limit)
         found = _by_id(core, request, filter, core.options.max_scanned_entries)
-        return [spot for spot in found if _has_properties(request, filter, spot.entry, found)][:limit]
+        return [location for location in found if _has_properties(request, filter, location.entry, found)][
+            :limit
+        ]
     if filter.properties:
         return _by_properties(core, request, filter, limit)
     return _in_order(core, request.queue, filter, limit)
 
 
-def _by_id(core: Core, request: StoreRequest, filter: StoreFilter, limit: i64) -> list[Spot]:
+def _by_id(core: Core, request: StoreRequest, filter: StoreFilter, limit: i64) -> list[Location]:
     """What really has the ids: few candidates are looked up one by one, many in the order of the queue."""
     serials = serials_by_id(core, request, filter)
-    if len(serials) <= MAX_LOOKED_UP:
-        found = _look_up(core, request.queue, serials.tolist())
+    if len(serials) <= MAX_LOOKUPS:
+        found = _located(core, request.queue, serials.tolist())
         return _fitting(core, request, filter, found)[:limit]
-    fitting: list[Spot] = []
-    batch: list[Spot] = []
+    fitting: list[Location] = []
+    batch: list[Location] = []
     for priority in priorities_of(filter, PRIORITIES - 1):
-        for spot in spots_among(request.queue, priority, serials):
-            if not expired(core, spot.entry):
-                batch.append(spot)
-            if len(batch) >= MAX_LOOKED_UP:
+        for location in locations_among(request.queue, priority, serials):
+            if not expired(core, location.entry):
+                batch.append(location)
+            if len(batch) >= MAX_LOOKUPS:
                 fitting += _fitting(core, request, filter, batch)
                 batch = []
                 if len(fitting) >= limit:
@@ -151,28 +153,28 @@ def _by_id(core: Core, request: StoreRequest, filter: StoreFilter, limit: i64) -
     return (fitting + _fitting(core, request, filter, batch))[:limit]
 
 
-def _look_up(core: Core, queue: Queue, serials: list[int]) -> list[Spot]:
+def _located(core: Core, queue: Queue, serials: list[int]) -> list[Location]:
     """Those that are available, in order."""
-    found: list[Spot] = []
+    found: list[Location] = []
     for serial in serials:
-        spot = find(queue, serial)
-        if spot is not None and not expired(core, spot.entry):
-            found.append(spot)
+        location = find(queue, serial)
+        if location is not None and not expired(core, location.entry):
+            found.append(location)
     found.sort(key=_order)
     return found
 
 
-def _fitting(core: Core, request: StoreRequest, filter: StoreFilter, found: list[Spot]) -> list[Spot]:
-    all_ids = need_ids(request.queue, request, [int(spot.entry.serial) for spot in found])
+def _fitting(core: Core, request: StoreRequest, filter: StoreFilter, found: list[Location]) -> list[Location]:
+    all_ids = need_ids(request.queue, request, [int(location.entry.serial) for location in found])
     return [
-        spot
-        for spot, ids in zip(found, all_ids, strict=True)
-        if filter.fits(unique_id_of(core, spot.entry.serial, ids), ids, spot.entry.priority)
+        location
+        for location, ids in zip(found, all_ids, strict=True)
+        if filter.fits(unique_id_of(core, location.entry.serial, ids), ids, location.entry.priority)
     ]
 
 
-def _order(spot: Spot) -> tuple[int, int, int]:
-    entry = spot.entry
+def _order(location: Location) -> tuple[int, int, int]:
+    entry = location.entry
     return (-entry.priority, entry.place, entry.ordinal)
 
 
@@ -183,26 +185,26 @@ def priorities_of(filter: StoreFilter, highest: i64) -> list[int]:
     return list(range(int(highest), -1, -1))
 
 
-def _in_order(core: Core, queue: Queue, filter: StoreFilter, limit: i64) -> list[Spot]:
-    found: list[Spot] = []
+def _in_order(core: Core, queue: Queue, filter: StoreFilter, limit: i64) -> list[Location]:
+    found: list[Location] = []
     for priority in priorities_of(filter, PRIORITIES - 1):
-        for spot in spots(queue, priority, -1, 0):
+        for location in locations(queue, priority, -1, 0):
             if len(found) >= limit:
                 return found
-            if not expired(core, spot.entry):
-                found.append(spot)
+            if not expired(core, location.entry):
+                found.append(location)
     return found
 
 
-def _by_properties(core: Core, request: StoreRequest, filter: StoreFilter, limit: i64) -> list[Spot]:
+def _by_properties(core: Core, request: StoreRequest, filter: StoreFilter, limit: i64) -> list[Location]:
     """Compare bodies from where the request has come to; what is missing is read in batches."""
     scan = request.scan
     if scan is None:
         scan = request.scan = Scan()
-    found: list[Spot] = []
+    found: list[Location] = []
     missing: list[Entry] = []
-    for spot in _not_rejected(core, request.queue, filter, scan):
-        entry = spot.entry
+    for location in _not_rejected(core, request.queue, filter, scan):
+        entry = location.entry
         body = body_of(request, entry)
         if body is None:
             missing.append(entry)
@@ -213,7 +215,7 @@ def _by_properties(core: Core, request: StoreRequest, filter: StoreFilter, limit
         elif not _fits_properties(filter, entry, body):
             _reject(core, request, scan, entry, not found)
         else:
-            found.append(spot)
+            found.append(location)
             if len(found) >= limit:
                 return found
     if missing:
@@ -222,15 +224,15 @@ def _by_properties(core: Core, request: StoreRequest, filter: StoreFilter, limit
     return found
 
 
-def _not_rejected(core: Core, queue: Queue, filter: StoreFilter, scan: Scan) -> Iterator[Spot]:
+def _not_rejected(core: Core, queue: Queue, filter: StoreFilter, scan: Scan) -> Iterator[Location]:
     """What is available behind the scan's place, in order, without what it has compared in vain."""
     start, place, ordinal = scan.priority, scan.place, scan.ordinal
     for priority in priorities_of(filter, start):
         if priority != start:
             place, ordinal = -1, 0
-        for spot in spots(queue, priority, place, ordinal):
-            if int(spot.entry.serial) not in scan.rejected and not expired(core, spot.entry):
-                yield spot
+        for location in locations(queue, priority, place, ordinal):
+            if int(location.entry.serial) not in scan.rejected and not expired(core, location.entry):
+                yield location
 
 
 def _reject(core: Core, request: StoreRequest, scan: Scan, entry: Entry, is_front: bool) -> None:
@@ -254,10 +256,12 @@ def body_of(request: StoreRequest, entry: Entry) -> bytes | None:
     return body
 
 
-def _has_properties(request: StoreRequest, filter: StoreFilter, entry: Entry, all: list[Spot]) -> bool:
+def _has_properties(request: StoreRequest, filter: StoreFilter, entry: Entry, all: list[Location]) -> bool:
     body = body_of(request, entry)
     if body is None:
-        raise ReadsNeeded([spot.entry for spot in all if body_of(request, spot.entry) is None], [], False)
+        raise ReadsNeeded(
+            [location.entry for location in all if body_of(request, location.entry) is None], [], False
+        )
     return _fits_properties(filter, entry, body)
 
 

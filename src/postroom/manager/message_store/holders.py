@@ -42,8 +42,8 @@ def confirm_id_holder(
         holder = ConfirmIdHolder(core.holders.ids.take(), confirm_id, lock)
         holders[key] = holder
         holder.since_us, holder.user = core.now_us, user
-        told = {"queue": int(queue.id), "confirm_id": key[0], "lock": key[1], **_begun(core, user)}
-        core.holders.open(holder.id, n.CONFIRM_ID, json.dumps(told).encode())
+        record = {"queue": int(queue.id), "confirm_id": key[0], "lock": key[1], **_begun(core, user)}
+        core.holders.open(holder.id, n.CONFIRM_ID, json.dumps(record).encode())
     if len(holder.entries) >= core.options.max_confirm_id_entries:
         raise LimitExceeded(
             f"confirm id {confirm_id} holds {len(holder.entries)} messages of queue {queue.name!r}, "
@@ -61,13 +61,13 @@ def open_lock(core: Core, queue: Queue, confirm_id: i64, until_us: i64, user: st
     lock = BrowseLock(core.holders.ids.take(), confirm_id, until_us)
     lock.since_us, lock.user = core.now_us, user
     store_of(queue).locks[int(lock.id)] = lock
-    told = {
+    record = {
         "queue": int(queue.id),
         "confirm_id": int(confirm_id),
         "until_us": int(until_us),
         **_begun(core, user),
     }
-    core.holders.open(lock.id, n.BROWSE_LOCK, json.dumps(told).encode())
+    core.holders.open(lock.id, n.BROWSE_LOCK, json.dumps(record).encode())
     core.agenda.set_alarm(queue, until_us)
     return lock
 

@@ -328,9 +328,9 @@ def bodies_read(core: Core, request: StoreRequest, copies: list[Entry], bodies: 
     """The answer to a `Fetch`. What is available and can't be read isn't found again, or not at once."""
     for copy, body in zip(copies, bodies, strict=True):
         if isinstance(body, LedgerCorrupt):
-            spot = find(request.queue, copy.serial)
-            if spot is not None:
-                without_body(core, pick(core, request.queue, spot), body)
+            location = find(request.queue, copy.serial)
+            if location is not None:
+                without_body(core, pick(core, request.queue, location), body)
             body = b""
         request.bodies[int(copy.serial)] = body if len(body) == copy.body_len else b""
     request.reading -= 1

@@ -40,7 +40,7 @@ from postroom.manager.producing.put import (
 )
 from postroom.manager.producing.put import store as put_available
 from postroom.manager.producing.report_checks import check_options
-from postroom.manager.queues.entry_lookup import Spot, find, find_busy
+from postroom.manager.queues.entry_lookup import Location, find, find_busy
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.store_holders import NO_CONFIRM_ID, ConfirmIdHolder
 from postroom.model import numbers as n
@@ -124,21 +124,21 @@ class Put(StoreVerb):
         admit(core, entry)
         store.hold_put(core, entry, holder, unique_id)
 
-    def _earlier(self, core: Core) -> Entry | Spot | None:
+    def _earlier(self, core: Core) -> Entry | Location | None:
         """Another copy on the queue that is to be replaced. Raises DuplicateMessage, ReadsNeeded."""
         found = self.live_copy(core, self.head.unique_id)
         if found is None:
             return None
-        entry = found.entry if isinstance(found, Spot) else found
+        entry = found.entry if isinstance(found, Location) else found
         unseen = entry.state == n.PUT_UNCONFIRMED and entry.holder_kind == n.CONFIRM_ID
-        if self.resend and (unseen or isinstance(found, Spot)):
+        if self.resend and (unseen or isinstance(found, Location)):
             return found
         raise DuplicateMessage(
             f"{DUPLICATE_MSG}: queue {self.queue.name!r} has a message of that unique id already; "
             "if this is it again, because the answer was lost, say so (resend)"
         )
 
-    def live_copy(self, core: Core, unique_id: bytes) -> Entry | Spot | None:
+    def live_copy(self, core: Core, unique_id: bytes) -> Entry | Location | None:
         """The message of that unique id, in whatever state. Raises ReadsNeeded."""
         entry = self.held_entry(core, unique_id)
         if entry is not None:
@@ -146,19 +146,21 @@ class Put(StoreVerb):
         wanted = StoreFilter()
         wanted.unique_id = unique_id
         for serial in serials_by_id(core, self, wanted).tolist():
-            spot = find(self.queue, serial)
-            found: Entry | Spot | None = spot if spot is not None else find_busy(self.queue, serial)
+            location = find(self.queue, serial)
+            found: Entry | Location | None = (
+                location if location is not None else find_busy(self.queue, serial)
+            )
             if found is not None:
                 ids = need_ids(self.queue, self, [serial])[0]
                 if unique_id_of(core, serial, ids) == unique_id:
                     return found
         return None
 
-    def _replace(self, core: Core, earlier: Entry | Spot) -> None:
-        if isinstance(earlier, Spot):
-            spot = find(self.queue, earlier.entry.serial)
-            if spot is not None:
-                store.delete(core, spot)
+    def _replace(self, core: Core, earlier: Entry | Location) -> None:
+        if isinstance(earlier, Location):
+            location = find(self.queue, earlier.entry.serial)
+            if location is not None:
+                store.delete(core, location)
         else:
             store.undo(core, earlier)
 

@@ -1,7 +1,7 @@
-"""The verbs of the message store, as requests: who is meant, whether the caller may, and what he is told.
+"""The verbs of the message store, as requests: who is meant, whether the caller may, and what the answer is.
 
-Names in brackets are those of MQ Everyplace. A message that a caller may not see isn't there for him: he is
-told that none matches, whatever state it is in.
+Names in brackets are those of MQ Everyplace. A message that a caller may not see isn't there: the answer is
+that none matches, whatever state it is in.
 """
 
 import json
@@ -163,13 +163,13 @@ class Get(StoreVerb):
         found = matching(core, self, self.filter, 1)
         if not found:
             raise no_match(self.queue, "that matches")
-        spot = found[0]
-        row = _whole_row(core, self, spot.entry)
+        location = found[0]
+        row = _whole_row(core, self, location.entry)
         if self.confirm_id == NO_CONFIRM_ID:
-            store.get(core, spot)
+            store.get(core, location)
         else:
             holder = self.holder_of(core, self.confirm_id, None)
-            store.acquire(core, spot, holder, row.unique_id)
+            store.acquire(core, location, holder, row.unique_id)
         return _one(row)
 
     def _get_locked(self, core: Core) -> object:
@@ -383,5 +383,5 @@ class EndHolder(StoreVerb):
 
 def detail_by(user: str) -> bytes:
     """What the ledger is told with each message: that an administrator did it, and who."""
-    told = {"condition": ADMINISTRATOR, "description": "ended by an administrator", "user": user}
-    return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
+    record = {"condition": ADMINISTRATOR, "description": "ended by an administrator", "user": user}
+    return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")

@@ -74,8 +74,8 @@ class RemoteQueueDefinition:
 
     def to_ledger(self) -> dict[str, object]:
         """As `to_record`, with its kind and without what is blank."""
-        said = {name: value for name, value in self.to_record().items() if value != ""}
-        return {"kind": KIND_REMOTE, **said}
+        fields_set = {name: value for name, value in self.to_record().items() if value != ""}
+        return {"kind": KIND_REMOTE, **fields_set}
 
     @staticmethod
     def from_record(record: dict[str, object]) -> "RemoteQueueDefinition":

@@ -156,10 +156,10 @@ def _leave_link(core: "Core", producer: "Producer", send: BlockedSend) -> None:
     if not waiting:
         producer.waiting = None
     elif was_next:
-        look_at(core, as_blocked_send(waiting[0]))
+        let_in_next(core, as_blocked_send(waiting[0]))
 
 
-def look_at(core: "Core", send: BlockedSend) -> None:
+def let_in_next(core: "Core", send: BlockedSend) -> None:
     """It has become the first of its link: it goes in before the command ends if there is room."""
     if send.pool is not None:
         send.pool.mark()
@@ -175,7 +175,7 @@ def free_line(core: "Core", pool: Pool) -> None:
         pool.line.leave(send)
         send.pool = None
         if send.is_next():
-            look_at(core, send)
+            let_in_next(core, send)
 
 
 def _leave_transaction(core: "Core", transaction: "Transaction", send: BlockedSend) -> None:

@@ -41,14 +41,14 @@ def queue_for_undelivered(core: Core) -> Queue:
 
 def detail_of(why: Undelivered, more: dict[str, object]) -> bytes:
     """What the ledger is told with the event that ends it."""
-    told: dict[str, object] = {
+    record: dict[str, object] = {
         "condition": CONDITION,
         "description": why.description,
         "reason": int(why.reason),
         "queue": why.queue,
         "queue_manager": why.queue_manager,
     }
-    return json.dumps(told | more, ensure_ascii=False).encode("utf-8", "replace")
+    return json.dumps(record | more, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def bare_head(head: MessageHead) -> MessageHead:
@@ -77,9 +77,9 @@ def end(core: Core, entry: Entry, event: i64, detail: bytes) -> None:
     step(core, entry, event, 0, 0, None, 0, detail)
     ended(core, entry)
     if event == n.EVENT_DISCARD:
-        told = json.loads(detail)
-        if told["condition"] == CONDITION:  # else it is here already, or a channel's own business
-            core.effects.discard(told["queue"], reason_name(told["reason"]), told["description"])
+        record = json.loads(detail)
+        if record["condition"] == CONDITION:  # else it is here already, or a channel's own business
+            core.effects.discard(record["queue"], reason_name(record["reason"]), record["description"])
 
 
 @final

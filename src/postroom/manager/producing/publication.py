@@ -153,7 +153,7 @@ def _publish_to(
     message: Message,
     transaction: Transaction | None,
 ) -> None:
-    """Write the arrival, and give everybody his entry."""
+    """Write the arrival, and give every subscription its entry."""
     head = message.head
     due_us = due_of(core, head)
     publication = _Publication(core, topic, message, due_us)

@@ -32,7 +32,7 @@ NOT_ALLOWED: Final = "amqp:not-allowed"
 CLOSED: Final = "amqp:illegal-state"
 
 PutHolder = Transaction | ConfirmIdHolder
-"""Who can have put something that he must confirm."""
+"""Who can have put something that has to be confirmed."""
 
 
 def refusal(core: Core, queue: Destination, size: i64, durable: bool) -> tuple[str, str] | None:
@@ -175,8 +175,8 @@ def flags_of(message: Message, expiry_us: i64) -> i64:
         flags |= n.FLAG_REPORTS
     if message.upload is not None:
         flags |= n.FLAG_BODY_STORED | n.FLAG_BODY_CHUNKED
-    told_us = head.properties_expiry_us
-    if told_us != 0 and (expiry_us == 0 or expiry_us > told_us):
+    stated_us = head.properties_expiry_us
+    if stated_us != 0 and (expiry_us == 0 or expiry_us > stated_us):
         flags |= n.FLAG_EXPIRY_REPLACED
     return flags
 

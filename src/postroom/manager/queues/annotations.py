@@ -46,18 +46,18 @@ def annotate(core: Core, entry: Entry, annotations: dict[str, object] | None) ->
         return
     kept = {name: value for name, value in annotations.items() if isinstance(value, str | bool | int | dict)}
     id = core.holders.ids.take()
-    told = {"serial": int(entry.serial), "queue": int(entry.queue.id), "annotations": kept}
-    detail = json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
+    record = {"serial": int(entry.serial), "queue": int(entry.queue.id), "annotations": kept}
+    detail = json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
     core.ledger.record(_ANNOTATED, 0, 0, id, 0, 0, detail)
     _keep(core, entry.queue, entry.serial, Annotation(id, annotations))
 
 
-def restore(core: Core, queue: Destination, serial: i64, id: i64, said: dict[str, object]) -> None:
+def restore(core: Core, queue: Destination, serial: i64, id: i64, values: dict[str, object]) -> None:
     """What the ledger has of an entry that lives."""
-    header = header_of(said.get(DEAD_LETTER))
+    header = header_of(values.get(DEAD_LETTER))
     if header is not None:
-        said[DEAD_LETTER] = header.annotation()
-    _keep(core, queue, serial, Annotation(id, said))
+        values[DEAD_LETTER] = header.annotation()
+    _keep(core, queue, serial, Annotation(id, values))
 
 
 def _keep(core: Core, queue: Destination, serial: i64, annotation: Annotation) -> None:

@@ -4,7 +4,7 @@ Three parts: what has come back (few, sorted), the live head (objects, in order)
 order). What has come back was ahead of the live head when it was taken, so the next entry is the smaller of
 two fronts.
 
-An entry taken from the middle leaves its slot behind, as a gap that the entry itself knows of (``spot``);
+An entry taken from the middle leaves its slot behind, as a gap: the entry itself says so (``band_part``);
 gaps are swept out when they are as many as the entries, so taking costs the same wherever it is done.
 """
 
@@ -65,8 +65,8 @@ class Band:
     def pop(self, entry: Entry) -> None:
         """Take out ``entry``, which is here and usually the first."""
         head = self.head
-        if entry.spot == LIVE:
-            entry.spot = NOWHERE
+        if entry.band_part == LIVE:
+            entry.band_part = NOWHERE
             if self.live[head] is entry:
                 self._pop_front()
             else:
@@ -74,7 +74,7 @@ class Band:
                 if self._live_gaps > SWEEP_AT and self._live_gaps * 2 > len(self.live) - head:
                     self._sweep_live()
         else:
-            entry.spot = NOWHERE
+            entry.band_part = NOWHERE
             self._pop_returned(entry)
 
     def _pop_front(self) -> None:
@@ -97,23 +97,23 @@ class Band:
         back = self.returned
         if back[-1] is entry:
             back.pop()
-            while self._returned_gaps > 0 and back and back[-1].spot != RETURNED:
+            while self._returned_gaps > 0 and back and back[-1].band_part != RETURNED:
                 back.pop()
                 self._returned_gaps -= 1
             return
         self._returned_gaps += 1
         if self._returned_gaps > SWEEP_AT and self._returned_gaps * 2 > len(back):
-            self.returned = [each for each in back if each.spot == RETURNED]
+            self.returned = [each for each in back if each.band_part == RETURNED]
             self._returned_gaps = 0
 
     def _sweep_live(self) -> None:
-        self.live = [each for each in self.live if each is not None and each.spot == LIVE]
+        self.live = [each for each in self.live if each is not None and each.band_part == LIVE]
         self.head = 0
         self._live_gaps = 0
 
     def push(self, entry: Entry) -> None:
         """Add an entry behind all others."""
-        entry.spot = LIVE
+        entry.band_part = LIVE
         self.live.append(entry)
 
     def give_back(self, entry: Entry) -> None:
@@ -129,7 +129,7 @@ class Band:
                 low = middle + 1
             else:
                 high = middle
-        entry.spot = RETURNED
+        entry.band_part = RETURNED
         if low < len(back) and back[low] is entry:
             self._returned_gaps -= 1  # the gap that it left
         else:
@@ -137,7 +137,7 @@ class Band:
 
     def recover(self, entry: Entry) -> None:
         """Put an entry among those that have come back, anywhere: `sort` follows when all are there."""
-        entry.spot = RETURNED
+        entry.band_part = RETURNED
         self.returned.append(entry)
 
     def sort(self) -> None:
@@ -149,12 +149,12 @@ class Band:
         at = self._live_after(place, ordinal - 1)
         if at < len(self.live):
             entry = self.live[at]
-            if entry is not None and entry.spot == LIVE and entry.at(place, ordinal):
+            if entry is not None and entry.band_part == LIVE and entry.at(place, ordinal):
                 return entry
         at = self._returned_after(place, ordinal - 1)
         if at >= 0:
             back = self.returned[at]
-            if back.spot == RETURNED and back.at(place, ordinal):
+            if back.band_part == RETURNED and back.at(place, ordinal):
                 return back
         return None
 
@@ -170,9 +170,9 @@ class Band:
         found: list[Entry] = []
         while len(found) < limit:
             entry = self.live[at] if at < len(self.live) else None
-            if entry is not None and entry.spot != LIVE:
+            if entry is not None and entry.band_part != LIVE:
                 at += 1
-            elif back_at >= 0 and back[back_at].spot != RETURNED:
+            elif back_at >= 0 and back[back_at].band_part != RETURNED:
                 back_at -= 1
             elif back_at >= 0 and (entry is None or back[back_at].before(entry)):
                 found.append(back[back_at])
@@ -190,7 +190,7 @@ class Band:
         found: list[Entry] = []
         while at < len(self.live) and len(found) < limit:
             entry = self.live[at]
-            if entry is not None and entry.spot == LIVE:
+            if entry is not None and entry.band_part == LIVE:
                 found.append(entry)
             at += 1
         return found
@@ -231,4 +231,4 @@ class Band:
 
 
 def _is_gap(entry: Entry | None) -> bool:
-    return entry is None or entry.spot != LIVE
+    return entry is None or entry.band_part != LIVE

@@ -141,7 +141,7 @@ class DelayedEntries:
     def __init__(self, queue: "Destination") -> None:
         self._queue = queue
         self._heap: list[tuple[int, int, Entry]] = []
-        """(moment, serial, entry); who leaves early is skipped when his moment comes."""
+        """(moment, serial, entry); one that leaves early is skipped when its moment comes."""
         self._objects: set[Entry] = set()
         self._parked: dict[Entry, None] = {}
         """Those of the objects that wait for insertion to be resumed, in the order in which they came."""

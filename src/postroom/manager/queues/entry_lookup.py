@@ -1,6 +1,6 @@
 """Finding available entries: all of them in order from a place on, or the one of a serial.
 
-Nothing is taken by looking. A `Spot` is good until the queue changes; `pick` takes its entry out of the
+Nothing is taken by looking. A `Location` is good until the queue changes; `pick` takes its entry out of the
 order.
 """
 
@@ -28,7 +28,7 @@ _PACKED: Final = np.dtype(PACKED_FIELDS)
 
 
 @final
-class Spot:
+class Location:
     """An available entry and where it stands: among the objects of its band, or packed in ``chunk``."""
 
     __slots__ = ("band", "chunk", "entry", "index")
@@ -40,33 +40,33 @@ class Spot:
         self.index: i64 = index
 
 
-def pick(core: Core, queue: Queue, spot: Spot) -> Entry:
+def pick(core: Core, queue: Queue, location: Location) -> Entry:
     """Take the entry out of the order, as an object."""
-    entry = spot.entry
-    if spot.chunk is None:
+    entry = location.entry
+    if location.chunk is None:
         take_out(queue, entry)
         queue.bodies.ahead = 0
         return entry
-    spot.band.backlog.bury(spot.chunk, spot.index)
+    location.band.backlog.bury(location.chunk, location.index)
     unpack(core, queue, entry)
     return entry
 
 
-def spots(queue: Queue, priority: i64, place: i64, ordinal: i64) -> Iterator[Spot]:
+def locations(queue: Queue, priority: i64, place: i64, ordinal: i64) -> Iterator[Location]:
     """What is available on one priority behind a place, in order."""
     band = queue.bands[priority]
     packed = _packed(band, place, ordinal) if band.backlog.count > 0 else iter(())
     return _merged(band, _objects(band, place, ordinal), packed)
 
 
-def _merged(band: Band, objects: Iterator[Entry], packed: Iterator[Spot]) -> Iterator[Spot]:
+def _merged(band: Band, objects: Iterator[Entry], packed: Iterator[Location]) -> Iterator[Location]:
     """Both in the order in which they stand."""
     behind = next(packed, None)
     for entry in objects:
         while behind is not None and behind.entry.before(entry):
             yield behind
             behind = next(packed, None)
-        yield Spot(entry, band, None, 0)
+        yield Location(entry, band, None, 0)
     while behind is not None:
         yield behind
         behind = next(packed, None)
@@ -80,7 +80,7 @@ def _objects(band: Band, place: i64, ordinal: i64) -> Iterator[Entry]:
         found = band.after(last.place, last.ordinal, BATCH_OBJECTS)
 
 
-def _packed(band: Band, place: i64, ordinal: i64) -> Iterator[Spot]:
+def _packed(band: Band, place: i64, ordinal: i64) -> Iterator[Location]:
     backlog = band.backlog
     for chunk in backlog.sealed():
         if chunk.place(chunk.count - 1) < place:
@@ -90,7 +90,7 @@ def _packed(band: Band, place: i64, ordinal: i64) -> Iterator[Spot]:
             if not chunk.is_dead(index):
                 entry = backlog.object_at(chunk, index)
                 if entry.behind(place, ordinal):
-                    yield Spot(entry, band, chunk, index)
+                    yield Location(entry, band, chunk, index)
             index += 1
 
 
@@ -102,7 +102,7 @@ def _index_of(chunk: Chunk, place: i64) -> i64:
     return int(np.searchsorted(places, int(place)))
 
 
-def spots_among(queue: Queue, priority: i64, serials: Any) -> Iterator[Spot]:
+def locations_among(queue: Queue, priority: i64, serials: Any) -> Iterator[Location]:
     """Of these many serials (ascending, u64) what is available on one priority, in order."""
     band = queue.bands[priority]
     wanted = set(serials.tolist()) if band.live_count() > 0 else set()
@@ -111,16 +111,16 @@ def spots_among(queue: Queue, priority: i64, serials: Any) -> Iterator[Spot]:
     return _merged(band, objects, packed)
 
 
-def _packed_among(band: Band, serials: Any) -> Iterator[Spot]:
+def _packed_among(band: Band, serials: Any) -> Iterator[Location]:
     backlog = band.backlog
     for chunk in backlog.sealed():
         column: Any = np.frombuffer(chunk.data, _PACKED)["serial"]
         for index in np.flatnonzero(among(serials, column) >= 0).tolist():
             if index >= chunk.head and not chunk.is_dead(index):
-                yield Spot(backlog.object_at(chunk, index), band, chunk, index)
+                yield Location(backlog.object_at(chunk, index), band, chunk, index)
 
 
-def find_again(queue: Queue, entry: Entry) -> Spot | None:
+def find_again(queue: Queue, entry: Entry) -> Location | None:
     """Where an entry stands that was available when it was looked at; None if it isn't any more.
 
     By its place, which it keeps: however much waits, this takes little.
@@ -128,20 +128,20 @@ def find_again(queue: Queue, entry: Entry) -> Spot | None:
     return _at(queue.bands[entry.priority], entry.serial, entry.place, entry.ordinal)
 
 
-def find_at(queue: Queue, serial: i64, place: i64, ordinal: i64) -> Spot | None:
+def find_at(queue: Queue, serial: i64, place: i64, ordinal: i64) -> Location | None:
     """The entry of that serial if it is available at that place, whatever its priority; takes as little."""
     for band in queue.bands:
         if band.live_count() > 0 or band.backlog.count > 0:
-            spot = _at(band, serial, place, ordinal)
-            if spot is not None:
-                return spot
+            location = _at(band, serial, place, ordinal)
+            if location is not None:
+                return location
     return None
 
 
-def _at(band: Band, serial: i64, place: i64, ordinal: i64) -> Spot | None:
+def _at(band: Band, serial: i64, place: i64, ordinal: i64) -> Location | None:
     here = band.find(place, ordinal)
     if here is not None:
-        return Spot(here, band, None, 0) if here.serial == serial else None
+        return Location(here, band, None, 0) if here.serial == serial else None
     if band.backlog.count == 0:
         return None
     band.backlog.sealed()
@@ -150,28 +150,28 @@ def _at(band: Band, serial: i64, place: i64, ordinal: i64) -> Spot | None:
         return None
     chunk, index = packed
     found = band.backlog.object_at(chunk, index)
-    return Spot(found, band, chunk, index) if found.serial == serial else None
+    return Location(found, band, chunk, index) if found.serial == serial else None
 
 
-def find(queue: Queue, serial: i64) -> Spot | None:
+def find(queue: Queue, serial: i64) -> Location | None:
     """The entry of that serial if it is available here."""
     for band in queue.bands:
         if band.live_count() > 0:
             for entry in band.after(serial - 1, BEHIND_ALL, 1):  # the place is the serial, nearly always
                 if entry.serial == serial:
-                    return Spot(entry, band, None, 0)
+                    return Location(entry, band, None, 0)
         if band.backlog.count > 0:
-            spot = find_packed(band, band.backlog, serial)
-            if spot is not None:
-                return spot
+            location = find_packed(band, band.backlog, serial)
+            if location is not None:
+                return location
     for band in queue.bands:
         for entry in band.waiting() if band.live_count() > 0 else []:
             if entry.serial == serial:
-                return Spot(entry, band, None, 0)
+                return Location(entry, band, None, 0)
     return None
 
 
-def find_packed(band: Band, backlog: Backlog, serial: i64) -> Spot | None:
+def find_packed(band: Band, backlog: Backlog, serial: i64) -> Location | None:
     """The packed entry of that serial if it waits in this band."""
     for chunk in backlog.sealed():
         serials: Any = np.frombuffer(chunk.data, _PACKED)["serial"]
@@ -184,7 +184,7 @@ def find_packed(band: Band, backlog: Backlog, serial: i64) -> Spot | None:
             if index == len(serials) or int(serials[index]) != serial:
                 index = -1
         if index >= chunk.head and not chunk.is_dead(index):
-            return Spot(backlog.object_at(chunk, index), band, chunk, index)
+            return Location(backlog.object_at(chunk, index), band, chunk, index)
     return None
 
 

@@ -31,7 +31,7 @@ class HeldBack:
         self._objects: dict[int, Entry] = {}
         self._packed: dict[int, bytes] = {}
         self._expiries: list[tuple[int, int]] = []
-        """Heap of (expiry, serial); who has left is skipped when he comes to its top."""
+        """Heap of (expiry, serial); one that has left is skipped when it comes to the top."""
         self._scratch = PackedEntry()
 
     def __len__(self) -> int:

@@ -23,7 +23,7 @@ FIRST_IN_GROUP: Final = "x-opt-group-first"
 """Message annotation (true) of the first message of a group that goes to a consumer."""
 
 NO_GROUP: Final = -1
-NOT_LOOKED_AT: Final = -2
+GROUP_UNKNOWN: Final = -2
 
 
 @final
@@ -38,7 +38,7 @@ class Groups:
 
     def bucket_of(self, entry: Entry, body: bytes) -> i64:
         """The bucket of an entry's group; NO_GROUP without one."""
-        if entry.group == NOT_LOOKED_AT:
+        if entry.group == GROUP_UNKNOWN:
             name = fields_of(entry, body).group_id()
             entry.group = crc32(name.encode()) if name else NO_GROUP
         return NO_GROUP if entry.group == NO_GROUP else entry.group % self.buckets

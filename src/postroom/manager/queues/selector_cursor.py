@@ -73,9 +73,9 @@ class SelectorCursor:
         """Heaps of what came back, or came out of order, and has not been judged."""
         self._prune_at: list[int] = [_PRUNE_AT] * _PRIORITIES
         """When `unjudged`, or `matched`, is so long, what has gone meanwhile is dropped from it."""
-        self.asked: dict[Key, Entry | None] = {}
+        self.requested: dict[Key, Entry | None] = {}
         """Bodies on their way, and the objects that are to be told the verdict; None: still packed."""
-        self.asked_bytes: i64 = 0
+        self.requested_bytes: i64 = 0
         self.walking = False
         """Those on their way lie behind the position, which moves on when they are there. While any are on
         their way nothing is given out: what comes first isn't known."""
@@ -173,7 +173,7 @@ def note_verdict(entry: Entry, cursor: SelectorCursor, wanted: bool) -> None:
     cursors = cursor.siblings.cursors
     if len(verdicts) > 2 * len(cursors) + 8:
         known = {int(each.id) for each in cursors.values()}
-        verdicts = entry.verdicts = {id: said for id, said in verdicts.items() if id in known}
+        verdicts = entry.verdicts = {id: verdict for id, verdict in verdicts.items() if id in known}
     verdicts[int(cursor.id)] = wanted
 
 
@@ -181,10 +181,10 @@ def verdict_on(entry: Entry, cursor: SelectorCursor) -> i64:
     """1 wanted, 0 not wanted, −1 not judged (or to be judged anew)."""
     if entry.verdicts is None:
         return -1
-    said = entry.verdicts.get(int(cursor.id))
-    if said is None:
+    verdict = entry.verdicts.get(int(cursor.id))
+    if verdict is None:
         return -1
-    return 1 if said else 0
+    return 1 if verdict else 0
 
 
 def search_memory_of(core: Core) -> SearchMemory:
@@ -217,16 +217,16 @@ class SelectorUse:
         for cursor in self.cursors.values():
             if cursor.passed(entry.priority, entry.place, entry.ordinal):
                 note_verdict(entry, cursor, key in cursor.bodies)
-            elif key in cursor.asked:
-                cursor.asked[key] = entry
+            elif key in cursor.requested:
+                cursor.requested[key] = entry
 
     def came_back(self, entry: Entry) -> None:
         """``entry`` stands among those that have come back: each cursor wants it, doesn't, or will judge
         it."""
         key = key_of(entry)
         for cursor in self.cursors.values():
-            said = -1 if cursor.selector.changes else verdict_on(entry, cursor)
-            if said == 1:
+            verdict = -1 if cursor.selector.changes else verdict_on(entry, cursor)
+            if verdict == 1:
                 cursor.wants(entry.priority, key, None)
-            elif said == -1 and key not in cursor.asked:
+            elif verdict == -1 and key not in cursor.requested:
                 cursor.came(entry.priority, key)

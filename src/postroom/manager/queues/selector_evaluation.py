@@ -34,10 +34,10 @@ def wanted_at_arrival(queue: Queue, entry: Entry) -> bool:
             cursor.done = False
             continue
         cursor.judgements += 1
-        said = cursor.selector.matches(fields)
-        note_verdict(entry, cursor, said)
+        verdict = cursor.selector.matches(fields)
+        note_verdict(entry, cursor, verdict)
         cursor.at(priority, entry.place, entry.ordinal)
-        if said:
+        if verdict:
             cursor.wants(priority, key_of(entry), None)
             wanted = True
     return wanted

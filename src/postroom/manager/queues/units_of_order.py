@@ -50,7 +50,7 @@ class Units:
         """The same, by serial: of those that wait, packed, for their turn."""
         self.undecided: list[tuple[int, int, int]] = []
         """Priority, place and ordinal of what became available while not every unit was known."""
-        self.asked: i64 = 0
+        self.requested: i64 = 0
         """Bodies on their way."""
         self.restored = False
         """Nothing that was there before the start has been judged since."""
@@ -63,7 +63,7 @@ class Units:
 
     def known(self) -> bool:
         """Whether the unit of every entry is known."""
-        reading = self.asked != 0 or self.unread or self.unread_chunks or self.unread_ordered
+        reading = self.requested != 0 or self.unread or self.unread_chunks or self.unread_ordered
         return not reading and not self.restored and not self.undecided
 
     def join(self, serial: int, sections: bytes) -> None:
@@ -85,9 +85,9 @@ class Units:
         if entry.body is not None:
             self.join(int(entry.serial), entry.body)
         else:
-            self.ask_for(entry)
+            self.request(entry)
 
-    def ask_for(self, entry: Entry) -> None:
+    def request(self, entry: Entry) -> None:
         """The unit of ``entry`` is to be found out from its stored body."""
         self.unread.append(entry.copy_for(self))
 

@@ -106,22 +106,22 @@ def _annotations(original: Original, text: ReportText, full: bool) -> dict[objec
 
 
 def _application_properties(original: Original, text: ReportText, full: bool) -> dict[str, object]:
-    told: dict[str, object] = {}
+    record: dict[str, object] = {}
     if full:
-        told = {
+        record = {
             name: value for name, value in original.fields.application().items() if name not in PROPERTY_MASKS
         }
     elif needs_body(text.data):
         for name in _OF_THE_DATA:
             value = original.fields.application_property(name)
             if value is not None:
-                told[name] = value
-    told[MSG_TYPE] = Int(mq.MessageType.REPORT.value)
-    told[FEEDBACK] = Int(text.feedback)
-    told[PUT_APPL_TYPE] = Int(PUT_BY_QUEUE_MANAGER)
-    told[PUT_APPL_NAME] = text.queue_manager
-    told[PUT_DATE], told[PUT_TIME] = put_date_and_time(text.now_us)
-    return told
+                record[name] = value
+    record[MSG_TYPE] = Int(mq.MessageType.REPORT.value)
+    record[FEEDBACK] = Int(text.feedback)
+    record[PUT_APPL_TYPE] = Int(PUT_BY_QUEUE_MANAGER)
+    record[PUT_APPL_NAME] = text.queue_manager
+    record[PUT_DATE], record[PUT_TIME] = put_date_and_time(text.now_us)
+    return record
 
 
 def _text(value: object) -> str | None:

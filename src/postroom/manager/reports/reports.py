@@ -296,7 +296,7 @@ def _completed_head(head: MessageHead, sections: bytes) -> MessageHead:
 
 
 def reporter(core: Core) -> Producer:
-    """Who puts reports, as the ledger names him."""
+    """Who puts reports, as the ledger has the name."""
     producer = core.reports.producer
     if producer is None:
         producer = Producer(core.holders.ids.take(), REPORTER, core.options.queue_manager, "", 0)

@@ -82,8 +82,8 @@ class ChannelService:
     # -- after a failure
 
     def resynchronise(self, name: str, partner_luwid: bytes, partner_sequence: i64, now_us: i64) -> None:
-        """Before a channel sends: the partner has told his last LUWID and sequence number. Every batch up to
-        the one that he names has arrived, what is behind it goes back.
+        """Before a channel sends: the partner has told its last LUWID and sequence number. Every batch up to
+        the one that it names has arrived, what is behind it goes back.
 
         Raises ChannelSequenceError if the numbers differ all the same; ChannelNotFound, ChannelInUse,
         NotAllowed.
@@ -192,8 +192,8 @@ class ChannelService:
     def open_receiving(
         self, name: str, queue_manager: str, ledger: str, now_us: i64, reset_sequence: i64 = 0
     ) -> ReceivingEnd:
-        """A partner, known by his ledger's id in hex, sends by this channel from now on; ``last_luwid`` and
-        ``last_sequence`` of the end are what he is told. ``reset_sequence``: he says that the next message
+        """A partner, known by its ledger's id in hex, sends by this channel from now on; ``last_luwid`` and
+        ``last_sequence`` of the end are what it is told. ``reset_sequence``: it says that the next message
         has this number; 0 nothing.
 
         Raises ChannelNotFound, NotAllowed, ChannelInUse, LimitExceeded, DefinitionInvalid.
@@ -257,7 +257,7 @@ class ChannelService:
         turn.finish(self._core)
 
     def close_receiving(self, end: ReceivingEnd, now_us: i64) -> None:
-        """The partner is gone, and with him what he had not had committed."""
+        """The partner is gone, and with it what it had not had committed."""
         self._core.begin(now_us)
         receiving_end.close(self._core, end)
         turn.finish(self._core)

@@ -204,7 +204,7 @@ def admit_to_branch(core: "Core", transaction: Transaction, count: i64, size: i6
 
 def detail_of(branch: SinkBranch) -> bytes:
     """What the ledger is told of a branch as a holder; its name there says whose it is, too."""
-    told: dict[str, object] = {
+    record: dict[str, object] = {
         "name": f"{branch.name}@{branch.app.name}",
         "app": branch.app.name,
         "run_id": branch.run_id,
@@ -217,12 +217,12 @@ def detail_of(branch: SinkBranch) -> bytes:
         "sealed": branch.sealed,
         "sent": int(branch.sent),
     }
-    return json.dumps(told, ensure_ascii=False).encode()
+    return json.dumps(record, ensure_ascii=False).encode()
 
 
 def record_state(core: "Core", app: SinkApp) -> None:
     """Write the app's state to the ledger: with a decision, in its block."""
-    told: dict[str, object] = {
+    record: dict[str, object] = {
         "app": app.name,
         "query_id": app.query_id,
         "run_id": app.run_id,
@@ -234,7 +234,7 @@ def record_state(core: "Core", app: SinkApp) -> None:
         "since_us": int(app.since_us),
         "decided_us": int(app.decided_us),
     }
-    core.ledger.record(_STATE, 0, 0, app.id, 0, 0, json.dumps(told, ensure_ascii=False).encode())
+    core.ledger.record(_STATE, 0, 0, app.id, 0, 0, json.dumps(record, ensure_ascii=False).encode())
 
 
 def record_forgotten(core: "Core", app: SinkApp) -> None:
@@ -242,18 +242,18 @@ def record_forgotten(core: "Core", app: SinkApp) -> None:
     core.holders.ids.give_back(app.id)
 
 
-def restored_app(id: i64, told: dict[str, Any]) -> SinkApp:
+def restored_app(id: i64, record: dict[str, Any]) -> SinkApp:
     """The app that `record_state` wrote."""
-    since_us: i64 = int(told["since_us"])
+    since_us: i64 = int(record["since_us"])
     app = SinkApp(
-        id, str(told["app"]), str(told["query_id"]), str(told["run_id"]), str(told["user"]), since_us
+        id, str(record["app"]), str(record["query_id"]), str(record["run_id"]), str(record["user"]), since_us
     )
-    app.past_runs = [str(run) for run in told["past_runs"]]
-    app.batches = {int(batch_id): str(digest) for batch_id, digest in told["batches"]}
-    app.offsets = str(told["offsets"])
-    position = told["position"]
+    app.past_runs = [str(run) for run in record["past_runs"]]
+    app.batches = {int(batch_id): str(digest) for batch_id, digest in record["batches"]}
+    app.offsets = str(record["offsets"])
+    position = record["position"]
     app.position = None if position is None else int(position)
-    app.decided_us = int(told["decided_us"])
+    app.decided_us = int(record["decided_us"])
     return app
 
 

@@ -274,7 +274,7 @@ def _hear(core: Core, contact: SinkContact) -> SinkApp:
         raise SinkQueryReplaced(
             f"sink {app.name!r} is written to by query {app.query_id!r}, not by {contact.query_id!r}: was "
             "its checkpoint lost? Say abovePosition, or acceptDuplicates, or take another app",
-            _told(app),
+            _record_of(app),
         )
     if is_other_query or contact.run_id != app.run_id:
         _take_over(core, app, contact)
@@ -319,11 +319,11 @@ def _refuse_batch(app: SinkApp, contact: SinkContact) -> None:
     raise SinkBatchReplaced(
         f"batch {contact.batch_id} of sink {app.name!r} was decided with other offsets (digest {recorded!r}, "
         f"not {contact.digest!r}): was the end of its checkpoint lost? Say abovePosition or acceptDuplicates",
-        _told(app) | {"batch_id": contact.batch_id, "digest": recorded, "given_digest": contact.digest},
+        _record_of(app) | {"batch_id": contact.batch_id, "digest": recorded, "given_digest": contact.digest},
     )
 
 
-def _told(app: SinkApp) -> dict[str, object]:
+def _record_of(app: SinkApp) -> dict[str, object]:
     """What is recorded, for who has to choose."""
     return {
         "app": app.name,
@@ -364,8 +364,8 @@ def next_timeout_us(core: Core) -> i64:
 def restore(core: Core, recovered: "Recovered") -> dict[int, Transaction]:
     """The apps, and the branches that were undecided before the start, by their ids as holders."""
     sinks = sinks_of(core)
-    for id, told in recovered.sinks:
-        app = restored_app(id, told)
+    for id, record in recovered.sinks:
+        app = restored_app(id, record)
         sinks.apps[app.name] = app
     rows = [row for row in recovered.holders if row.holder_kind == n.SPARK_BRANCH]
     rows.sort(key=_since_us)
@@ -382,22 +382,22 @@ def _since_us(row: "HolderRow") -> int:
 
 
 def _restored_branch(core: Core, row: "HolderRow") -> SinkBranch:
-    told: dict[str, Any] = row.detail
-    app = sinks_of(core).apps[str(told["app"])]
+    record: dict[str, Any] = row.detail
+    app = sinks_of(core).apps[str(record["app"])]
     limit = core.options.max_sink_branch_messages
     transaction = Transaction(row.holder, core.now_us, n.SPARK_BRANCH, limit, b"")
     transaction.admission = SinkAdmission(core)
     contact = SinkContact(
         app.name,
         app.query_id,
-        str(told["run_id"]),
-        int(told["batch_id"]),
-        user=str(told["user"]),
-        container=str(told["container"]),
+        str(record["run_id"]),
+        int(record["batch_id"]),
+        user=str(record["user"]),
+        container=str(record["container"]),
     )
-    partition, attempt, since_us = int(told["partition"]), int(told["attempt"]), int(told["since_us"])
+    partition, attempt, since_us = int(record["partition"]), int(record["attempt"]), int(record["since_us"])
     branch = SinkBranch(app, contact, partition, attempt, transaction, since_us)
-    branch.sealed, branch.sent = bool(told["sealed"]), int(told["sent"])
+    branch.sealed, branch.sent = bool(record["sealed"]), int(record["sent"])
     transaction.detail = detail_of(branch)
     transaction.recorded = True
     transaction.ended = branch.sealed

@@ -19,7 +19,7 @@ from postroom.manager.kernel.errors import DefinitionInvalid
 from postroom.manager.kernel.name_rules import check_name
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.kernel.transition_table import ASSIGNED
-from postroom.manager.kernel.turn_state import NEVER_TOLD
+from postroom.manager.kernel.turn_state import NO_POSITION
 from postroom.manager.queues.held_entries import PackedHolder
 from postroom.model import numbers as n
 
@@ -162,24 +162,24 @@ class SparkSubscription(PackedHolder):
 
     def opened(self) -> bytes:
         """Its detail as a holder."""
-        told = {"name": self.name, "queue": self.queue.name, "user": self.user}
-        return json.dumps(told, ensure_ascii=False).encode()
+        record = {"name": self.name, "queue": self.queue.name, "user": self.user}
+        return json.dumps(record, ensure_ascii=False).encode()
 
-    def restore(self, told: dict[str, object]) -> None:
+    def restore(self, record: dict[str, object]) -> None:
         """Take over what `state` wrote."""
-        self.checkpoint = str(told.get("checkpoint", ""))
-        self.confirmed = _number(told, "confirmed")
-        self.assigned = max(self.confirmed, _number(told, "assigned"))
-        self.renewed_us = self.written_us = _number(told, "renewed_us")
-        self.ended_us = _number(told, "ended_us")
-        self.lost_first = _number(told, "lost_first")
-        self.lost_last = _number(told, "lost_last")
-        self.reason = str(told.get("reason", ""))
-        self.deleted = told.get("deleted") is True
+        self.checkpoint = str(record.get("checkpoint", ""))
+        self.confirmed = _number(record, "confirmed")
+        self.assigned = max(self.confirmed, _number(record, "assigned"))
+        self.renewed_us = self.written_us = _number(record, "renewed_us")
+        self.ended_us = _number(record, "ended_us")
+        self.lost_first = _number(record, "lost_first")
+        self.lost_last = _number(record, "lost_last")
+        self.reason = str(record.get("reason", ""))
+        self.deleted = record.get("deleted") is True
 
     def state(self) -> bytes:
         """What must survive of it."""
-        told: dict[str, object] = {**asdict(self.definition), "user": self.user}
+        record: dict[str, object] = {**asdict(self.definition), "user": self.user}
         for name, value in (
             ("checkpoint", self.checkpoint),
             ("confirmed", int(self.confirmed)),
@@ -192,8 +192,8 @@ class SparkSubscription(PackedHolder):
             ("deleted", self.deleted),
         ):
             if value:
-                told[name] = value
-        return json.dumps(told, ensure_ascii=False).encode()
+                record[name] = value
+        return json.dumps(record, ensure_ascii=False).encode()
 
 
 @final
@@ -207,7 +207,7 @@ class SparkSubscriptions:
         """Those with a record that is still being filled."""
         self.leases_ended: i64 = 0
         """How many have ended against the will of their queries."""
-        self.unread_from: i64 = NEVER_TOLD
+        self.unread_from: i64 = NO_POSITION
         """From here on the ledger's history is to stay for them; NEVER_TOLD there are none."""
 
 
@@ -221,12 +221,12 @@ def spark_subscriptions_of(core: Core) -> SparkSubscriptions:
     return cast(SparkSubscriptions, core.state(SparkSubscriptions))
 
 
-def definition_of(told: dict[str, object]) -> SparkSubscriptionDefinition:
+def definition_of(record: dict[str, object]) -> SparkSubscriptionDefinition:
     """The definition that `SparkSubscription.state` wrote."""
-    return SparkSubscriptionDefinition(**{name: told[name] for name in _FIELDS if name in told})  # type: ignore[arg-type]
+    return SparkSubscriptionDefinition(**{name: record[name] for name in _FIELDS if name in record})  # type: ignore[arg-type]
 
 
-def _number(told: dict[str, object], name: str) -> int:
-    value = told.get(name, 0)
+def _number(record: dict[str, object], name: str) -> int:
+    value = record.get(name, 0)
     assert isinstance(value, int)
     return value

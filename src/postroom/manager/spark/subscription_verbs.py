@@ -28,7 +28,7 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.group_transitions import ASSIGNED_SLOT
 from postroom.manager.kernel.options import USAGE_TRANSMISSION, ConsumerOptions
-from postroom.manager.kernel.turn_state import NEVER_TOLD
+from postroom.manager.kernel.turn_state import NO_POSITION
 from postroom.manager.queues.queue import Queue
 from postroom.manager.spark.assignment import SparkReceiver, write_all, write_open
 from postroom.manager.spark.assignment_end import consume_through, give_back_some
@@ -368,7 +368,7 @@ def _run_out(core: Core, spark: SparkSubscription, reason: str) -> None:
 def _keep_history(core: Core) -> None:
     """What nobody has confirmed yet must stay to be read."""
     subscriptions = spark_subscriptions_of(core)
-    unread: i64 = NEVER_TOLD
+    unread: i64 = NO_POSITION
     for spark in subscriptions.by_name.values():
         if spark.consumer is not None and spark.confirmed < unread:
             unread = spark.confirmed + 1
@@ -427,8 +427,8 @@ def _write(core: Core, spark: SparkSubscription) -> None:
 def restore(core: Core, recovered: "Recovered") -> None:
     """The Spark subscriptions from before the start, with all that they held and that wasn't lost."""
     by_id: dict[int, SparkSubscription] = {}
-    for id, last, told in recovered.spark_subscriptions:
-        by_id[id] = _restore_one(core, id, last, told)
+    for id, last, record in recovered.spark_subscriptions:
+        by_id[id] = _restore_one(core, id, last, record)
     for rows in recovered.assigned:
         _hold(by_id[rows.holder], rows)
     _keep_history(core)
@@ -445,11 +445,11 @@ def restore(core: Core, recovered: "Recovered") -> None:
             spark.returned = True
 
 
-def _restore_one(core: Core, id: int, last: int, told: dict[str, object]) -> SparkSubscription:
-    definition = definition_of(told)
+def _restore_one(core: Core, id: int, last: int, record: dict[str, object]) -> SparkSubscription:
+    definition = definition_of(record)
     queue = destinations_of(core).queues[definition.queue]
-    spark = SparkSubscription(id, definition, queue, str(told["user"]))
-    spark.restore(told)
+    spark = SparkSubscription(id, definition, queue, str(record["user"]))
+    spark.restore(record)
     queue.packed_holders.append(spark)
     if not spark.deleted:
         spark_subscriptions_of(core).by_name[definition.name] = spark

@@ -71,7 +71,7 @@ class Branch:
         """Heuristically decided: the user that did so."""
         self.sessions: list[XaSession] = []
         """Those that work on it."""
-        self.keeper: XaSession | None = None
+        self.last_session: XaSession | None = None
         """While none does and it is not prepared: the last one that did."""
 
 
@@ -112,14 +112,14 @@ def row_of(branch: Branch) -> BranchRow:
 
 def detail_of(branch: Branch) -> bytes:
     """What the ledger is told of it as a holder: its Xid as the name."""
-    told: dict[str, object] = {"name": str(branch.xid), "container": branch.container, "user": branch.user}
+    record: dict[str, object] = {"name": str(branch.xid), "container": branch.container, "user": branch.user}
     if branch.state not in UNPREPARED:
-        told["since_us"] = int(branch.since_us)
+        record["since_us"] = int(branch.since_us)
     for word, state in HEURISTIC_STATES.items():
         if branch.state == state:
-            told[HEURISTIC] = word
-            told[DECIDED_BY] = branch.decided_by
-    return json.dumps(told, ensure_ascii=False).encode()
+            record[HEURISTIC] = word
+            record[DECIDED_BY] = branch.decided_by
+    return json.dumps(record, ensure_ascii=False).encode()
 
 
 @final
@@ -206,9 +206,9 @@ class Branches:
 
     def unkeep(self, branch: Branch) -> None:
         """It no longer goes with the session that was the last to work on it."""
-        if branch.keeper is not None:
-            del branch.keeper.ended[int(branch.transaction.id)]
-            branch.keeper = None
+        if branch.last_session is not None:
+            del branch.last_session.ended[int(branch.transaction.id)]
+            branch.last_session = None
 
 
 def branches_of(core: Core) -> Branches:

@@ -159,7 +159,7 @@ def _rest(core: Core, session: XaSession, branch: Branch, state: BranchState) ->
     """Nobody works on the branch now: it takes nothing more until somebody does again."""
     branch.transaction.ended = True
     branches_of(core).unkeep(branch)
-    branch.keeper = session
+    branch.last_session = session
     session.ended[int(branch.transaction.id)] = branch
     _change(core, branch, state)
 
@@ -396,17 +396,21 @@ def restore(core: Core, rows: "list[HolderRow]") -> dict[int, Transaction]:
     for row in rows:
         if row.holder_kind != n.XA_PREPARED:
             continue
-        told = row.detail
+        detail = row.detail
         limit = core.options.max_branch_messages
         transaction = Transaction(row.holder, core.now_us, n.XA_PREPARED, limit, b"")
-        since_us = int(told["since_us"])
+        since_us = int(detail["since_us"])
         branch = Branch(
-            Xid.parse(str(told["name"])), transaction, str(told["container"]), str(told["user"]), since_us
+            Xid.parse(str(detail["name"])),
+            transaction,
+            str(detail["container"]),
+            str(detail["user"]),
+            since_us,
         )
         branch.state = BranchState.PREPARED
-        if HEURISTIC in told:
-            branch.state = HEURISTIC_STATES[str(told[HEURISTIC])]
-            branch.decided_by = str(told.get(DECIDED_BY, ""))
+        if HEURISTIC in detail:
+            branch.state = HEURISTIC_STATES[str(detail[HEURISTIC])]
+            branch.decided_by = str(detail.get(DECIDED_BY, ""))
         transaction.detail = detail_of(branch)
         transaction.recorded = transaction.ended = True
         branches_of(core).add(branch)
@@ -442,8 +446,8 @@ def _hear(core: Core, xid: Xid, verb: XaVerb) -> Branch:
         branches.remove(branch)
     if is_rolled_back(answer.code):
         _refuse(branch)
-    said, state = verb.name.lower().replace("_", " "), branch.state.name.lower().replace("_", " ")
-    raise XaError(answer.code, f"branch {xid} is {state}: it can't hear {said!r}")
+    verb_text, state = verb.name.lower().replace("_", " "), branch.state.name.lower().replace("_", " ")
+    raise XaError(answer.code, f"branch {xid} is {state}: it can't hear {verb_text!r}")
 
 
 def _hear_none(core: Core, xid: Xid) -> None:

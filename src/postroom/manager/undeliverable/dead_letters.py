@@ -84,22 +84,22 @@ def discard_damaged(core: Core, entry: Entry, damage: LedgerCorrupt) -> None:
 
 def detail_of(reason: str, description: str) -> bytes:
     """What the ledger is told with the event, as JSON."""
-    told = {"condition": reason, "description": description}
-    return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
+    record = {"condition": reason, "description": description}
+    return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _annotations(core: Core, entry: Entry, reason: str, description: str) -> dict[str, object]:
-    told: dict[str, object] = {REASON_KEY: reason, ORIGIN_KEY: entry.queue.name}
+    record: dict[str, object] = {REASON_KEY: reason, ORIGIN_KEY: entry.queue.name}
     if description:
-        told[DESCRIPTION_KEY] = description
+        record[DESCRIPTION_KEY] = description
     fields: MessageFields | None = None
     if entry.body is not None:
         fields = MessageFields(entry.priority, False, 0, entry.body, None)
     own = core.options.queue_manager
     header = header_for(number_of(reason), entry.queue.name, own, fields, own, core.now_us)
     header.expiry_ms = int(entry.expiry_us // 1000)
-    told[DEAD_LETTER] = header.annotation()
-    return told
+    record[DEAD_LETTER] = header.annotation()
+    return record
 
 
 def number_of(reason: str) -> int:

@@ -29,19 +29,21 @@ MAX_DELAY_GROWTH: Final = 10
 """A delay that grows stops at so many times the first, where its queue doesn't say."""
 
 
-NOT_ASKED: Final = -1
+NO_DELAY_REQUESTED: Final = -1
 """The consumer's outcome asks for no delay."""
 
 
-def redelivery_delay_us(entry: Entry, consumer: Consumer | None, asked_us: i64 = NOT_ASKED) -> i64:
+def redelivery_delay_us(
+    entry: Entry, consumer: Consumer | None, requested_us: i64 = NO_DELAY_REQUESTED
+) -> i64:
     """How long ``entry``, at which ``consumer`` fails, is to wait: what its outcome asks for beats the
     queue's delay, and that the consumer's.
 
     It grows with each failure, if the queue says so; what is asked for stays as it is.
     """
     queue = entry.queue
-    if asked_us >= 0:
-        return asked_us
+    if requested_us >= 0:
+        return requested_us
     delay_us: i64 = queue.limits.redelivery_delay_us
     if delay_us < 0:
         delay_us = consumer.redelivery_delay_us if consumer is not None else 0

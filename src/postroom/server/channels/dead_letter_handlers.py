@@ -16,7 +16,7 @@ from postroom.channel.rules.handler import Attempt, Handler, Left, Why
 from postroom.channel.rules.letter_fields import letter_of
 from postroom.channel.rules.table import Action, Authority, RulesTable
 from postroom.manager.administration.dead_letter_handlers import (
-    LOOK_AGAIN_US,
+    RECHECK_US,
     Discard,
     Noticed,
     NoticeNew,
@@ -41,7 +41,7 @@ MAX_AT_HAND: Final = 1000
 """Messages of one queue that wait for another try, or for their first; more are noticed later."""
 MAX_UNDER_WAY: Final = 64
 """Attempts that the ledger has not answered yet."""
-WAIT_US: Final = LOOK_AGAIN_US
+WAIT_US: Final = RECHECK_US
 """How long the queue manager is asked to wait for news; then it is asked again."""
 AGAIN_US: Final = 10 * 1_000_000
 """When to ask again where the queue isn't there, or too many requests are waiting."""
@@ -147,7 +147,7 @@ class QueueHandler(Asker):
 
     def _begin(self, request: StoreRequest, now_us: int) -> bool:
         try:
-            self._broker.manager.ask_store(request, now_us)
+            self._broker.manager.submit_request(request, now_us)
         except ManagerError as refused:
             log(logging.WARNING, "dead-letter-handler-waits", queue=self.queue, reason=refused.description)
             self._request_us = now_us + AGAIN_US

@@ -23,7 +23,7 @@ from postroom.ledger.storage.body_requests import Body
 from postroom.manager.channels.channel import channels_of
 from postroom.manager.kernel.effects import Effects, Fetch, IdRead
 from postroom.manager.kernel.entry import Entry
-from postroom.manager.kernel.turn_state import NEVER_TOLD
+from postroom.manager.kernel.turn_state import NO_POSITION
 from postroom.manager.manager import QueueManager
 from postroom.manager.spark.subscription import spark_subscriptions_of
 from postroom.manager.undeliverable.unreadable_bodies import UNREADABLE_DELAY_US
@@ -344,7 +344,7 @@ class Broker:
         unread = spark_subscriptions_of(core).unread_from
         if unread != self._unread_from:
             self._unread_from = unread
-            leases.also_keep(NEVER if unread == NEVER_TOLD else int(unread))
+            leases.also_keep(NEVER if unread == NO_POSITION else int(unread))
 
     def _commit(self) -> None:
         """Send a block off unless one is in flight: the queue manager's bounds of a turn hold for a block."""

@@ -12,7 +12,7 @@ from postroom.manager.consuming.settlement import Modification
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.manager import QueueManager
-from postroom.manager.undeliverable.returned_entries import NOT_ASKED
+from postroom.manager.undeliverable.returned_entries import NO_DELAY_REQUESTED
 from postroom.server.links.terminus import MAX_PROPERTY_MS
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def check_outcome(state: DeliveryState | None) -> None:
     if not isinstance(state, Modified) or not state.message_annotations:
         return
     delay_ms = state.message_annotations.get(REDELIVERY_DELAY, 0)
-    if _delay_us(delay_ms) == NOT_ASKED:
+    if _delay_us(delay_ms) == NO_DELAY_REQUESTED:
         raise AmqpError(
             INVALID_FIELD,
             f"annotation {REDELIVERY_DELAY} of the outcome modified is {delay_ms!r:.100}, must be "
@@ -33,9 +33,9 @@ def check_outcome(state: DeliveryState | None) -> None:
 
 
 def _delay_us(delay_ms: object) -> i64:
-    """`NOT_ASKED` for what is no number of milliseconds."""
+    """`NO_DELAY_REQUESTED` for what is no number of milliseconds."""
     if isinstance(delay_ms, bool) or not isinstance(delay_ms, int) or not 0 <= delay_ms <= MAX_PROPERTY_MS:
-        return NOT_ASKED
+        return NO_DELAY_REQUESTED
     return delay_ms * 1000
 
 
@@ -57,7 +57,7 @@ def apply_outcome(
     elif isinstance(state, Modified):
         changes = {str(key): value for key, value in (state.message_annotations or {}).items()} or None
         failed, not_here = state.delivery_failed, state.undeliverable_here
-        delay_us: i64 = NOT_ASKED
+        delay_us: i64 = NO_DELAY_REQUESTED
         if changes is not None and REDELIVERY_DELAY in changes:
             delay_us = _delay_us(changes.pop(REDELIVERY_DELAY))
         change = Modification(failed, not_here, changes, delay_us)

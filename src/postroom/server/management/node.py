@@ -78,7 +78,7 @@ class Management:
 
     def perform(self, request: Request, now_us: int) -> Response | Later:
         """Carry out ``request``. What it changed is not durable yet: the answer must wait for that."""
-        self._manager.tell_time(now_us)
+        self._manager.set_time_us(now_us)
         try:
             return self._find(request)(request, now_us)
         except RequestError as error:

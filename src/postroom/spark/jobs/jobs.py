@@ -82,9 +82,9 @@ def plan_triage(spark: SparkSession, where: Where, rules: Rules) -> Manifest:
     return _planned(where, TRIAGE, rules.digest, ledger, rows, triage.decisions_of(rules))
 
 
-def digest_of(said: object) -> str:
+def digest_of(fields_given: object) -> str:
     """What makes two jobs the same: the columns of a removal of duplicates, the table of a backfill."""
-    return hashlib.sha256(repr(said).encode()).hexdigest()
+    return hashlib.sha256(repr(fields_given).encode()).hexdigest()
 
 
 def plan_deduplicate(spark: SparkSession, where: Where, by: tuple[str, ...]) -> Manifest:

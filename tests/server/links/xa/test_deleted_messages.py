@@ -65,8 +65,8 @@ def shell(broker: BrokerThread, *arguments: str) -> list[dict[str, object]]:
 
 
 def delete(broker: BrokerThread, *which: str) -> int:
-    (told,) = shell(broker, "message", "delete", "q", *which)
-    return int(str(told["deleted"]))
+    (record,) = shell(broker, "message", "delete", "q", *which)
+    return int(str(record["deleted"]))
 
 
 def left(broker: BrokerThread) -> list[object]:
@@ -171,5 +171,5 @@ def test_what_others_hold_stays_as_it_is(broker: BrokerThread) -> None:
 
 def test_it_is_not_moved(broker: BrokerThread) -> None:
     prepare(broker, "a")
-    (told,) = shell(broker, "message", "move", "q", "other", "--id", "a")
-    assert told["moved"] == 0
+    (record,) = shell(broker, "message", "move", "q", "other", "--id", "a")
+    assert record["moved"] == 0

@@ -66,8 +66,8 @@ def test_a_pipeline_whose_ledger_and_tables_are_in_an_object_store(bucket: str, 
     assert run.returncode == 0, run.stderr
     assert_whole(tables, data, names=ONLY)
 
-    told = postroom("pipeline", "status", "--tables", tables, "--json")
-    assert {at["lag"]["events"] for one in json.loads(told.stdout)["tables"] for at in one["ledgers"]} == {0}
+    shown = postroom("pipeline", "status", "--tables", tables, "--json")
+    assert {at["lag"]["events"] for one in json.loads(shown.stdout)["tables"] for at in one["ledgers"]} == {0}
 
     root = Root(tables)
     with subprocess.Popen(

@@ -159,8 +159,8 @@ def test_a_driver_killed_in_the_midst_of_batches(spark: SparkSession, tmp_path: 
 def test_an_executor_killed_while_it_works(tmp_path: Path) -> None:
     ledger, tables = _long_ledger(tmp_path / "ledger"), tmp_path / "tables"
     process = _process("local-cluster[2,1,900]", ledger, tables, "executor")
-    told, _ = process.communicate(timeout=500)
-    assert process.returncode == 0, told
-    assert "killed" in told
-    assert told.count("batch") > 3
+    record, _ = process.communicate(timeout=500)
+    assert process.returncode == 0, record
+    assert "killed" in record
+    assert record.count("batch") > 3
     assert_whole(tables, ledger, names=("events", "entries"))

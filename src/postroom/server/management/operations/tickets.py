@@ -28,7 +28,7 @@ class Ticket(Asker):
     def submit(self, manager: QueueManager, request: StoreRequest, now_us: int) -> Later:
         """Have ``request``, of which this is the target, carried out."""
         self._later = Later(lambda: manager.cancel_request(request))
-        manager.ask_store(request, now_us)
+        manager.submit_request(request, now_us)
         return self._later
 
     def answered(self, payload: object, now_us: int) -> None:
