@@ -92,9 +92,11 @@ def test_numbers_of_the_block_builder() -> None:
         "_FLAG_BODY_CHUNKED": ArrivalFlag.BODY_CHUNKED,
         "_EVENT_UNDO": Event.UNDO,
     }
-    source = ast.parse((HOUSE / "ledger" / "format" / "block.py").read_text())
+    folder = HOUSE / "ledger" / "format"
+    sources = [ast.parse((folder / name).read_text()) for name in ("block.py", "entry_records.py")]
     constants = {
         each.target.id: each.value.value
+        for source in sources
         for each in source.body
         if isinstance(each, ast.AnnAssign)
         and isinstance(each.target, ast.Name)

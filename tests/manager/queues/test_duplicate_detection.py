@@ -309,8 +309,8 @@ def test_the_window_can_change(world: LedgerWorld, queue: Queue, between: Betwee
 @pytest.mark.parametrize(
     ("definition", "text"),
     [
-        (QueueDefinition("q", duplicate_window=-1), "must be 0 or more"),
-        (QueueDefinition("q", duplicate_window=1_000_001), "at most 1000000"),
+        (QueueDefinition("q", duplicate_window=-1), "duplicate_window is -1, must be 0 to 1000000"),
+        (QueueDefinition("q", duplicate_window=1_000_001), "must be 0 to 1000000"),
         (QueueDefinition("t::s", kind="subscription", topic="t", duplicate_window=1), "subscription"),
     ],
 )

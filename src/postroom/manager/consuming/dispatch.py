@@ -11,6 +11,7 @@ from postroom.manager.consuming.selection import next_wanted
 from postroom.manager.consuming.unit_turns import catch_up, give_turns
 from postroom.manager.kernel.consumer import BulkReceiver, Consumer
 from postroom.manager.kernel.core import Core, TurnPart
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Delivery
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import drop_body
@@ -36,17 +37,14 @@ def can_take(core: Core, consumer: Consumer) -> bool:
         and not consumer.closed
         and not consumer.suspended
         and consumer.backoff_us == 0
-        and len(consumer.held) < _most_unsettled(core, as_queue(consumer.queue))
+        and len(consumer.held) < _most_unsettled(core, consumer.queue)
     )
 
 
-def _most_unsettled(core: Core, queue: Queue) -> i64:
+def _most_unsettled(core: Core, queue: Destination) -> i64:
     """What one consumer may have without having settled it."""
-    return (
-        queue.limits.max_unsettled
-        if queue.limits.max_unsettled < core.options.max_unsettled_per_consumer
-        else core.options.max_unsettled_per_consumer
-    )
+    own, bound = queue.limits.max_unsettled, core.budget.max_unsettled
+    return own if own < bound else bound
 
 
 def refresh(core: Core, consumer: Consumer) -> None:
@@ -201,7 +199,7 @@ def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
     core.effects.deliveries.append(
         Delivery(consumer, entry, sections, delivery_count, annotations, False, first)
     )
-    if consumer.credit == 0 or len(consumer.held) >= _most_unsettled(core, as_queue(consumer.queue)):
+    if consumer.credit == 0 or len(consumer.held) >= _most_unsettled(core, consumer.queue):
         refresh(core, consumer)
 
 

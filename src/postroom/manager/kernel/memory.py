@@ -15,19 +15,20 @@ def stored(entry: Entry) -> bool:
 
 def admit(core: Core, entry: Entry) -> None:
     """A new object: count it, and keep its body only if the cache has room or the ledger hasn't got it."""
+    memory = core.memory
     entry.counted = True
-    core.memory.live_entries += 1
+    memory.live_entries += 1
     if not stored(entry):
-        core.memory.volatile_bytes += ENTRY_OVERHEAD_BYTES
-        core.memory.volatile_bytes += _share(core, entry, entry.body)
+        memory.volatile_bytes += ENTRY_OVERHEAD_BYTES
+        memory.volatile_bytes += _share(core, entry, entry.body)
     elif entry.body is not None:
         if (
-            core.memory.cached_bytes + entry.body_len > core.memory.body_cache_bytes
+            memory.cached_bytes + entry.body_len > memory.body_cache_bytes
             and shared_body(core, entry) is None
         ):
             entry.body = None
         else:
-            core.memory.cached_bytes += _share(core, entry, entry.body)
+            memory.cached_bytes += _share(core, entry, entry.body)
 
 
 def drop_body(core: Core, entry: Entry) -> None:
@@ -102,8 +103,7 @@ def keep_body(core: Core, entry: Entry, body: bytes) -> None:
 
 def must_pack(core: Core, live_count: i64, backlog_count: i64) -> bool:
     """Whether a new entry goes to the backlog instead of becoming an object."""
-    if backlog_count > 0 or live_count >= core.memory.live_head:
+    memory = core.memory
+    if backlog_count > 0 or live_count >= memory.live_head:
         return True
-    return (
-        core.memory.live_entries >= core.memory.max_live_entries and live_count >= core.memory.min_live_head
-    )
+    return memory.live_entries >= memory.max_live_entries and live_count >= memory.min_live_head

@@ -21,6 +21,8 @@ class TurnBudget:
 
     def __init__(self, options: ManagerOptions) -> None:
         self._options = options
+        self.max_unsettled: i64 = options.max_unsettled_per_consumer
+        """What a consumer may have without having settled it, in every turn."""
         self.begin()
 
     def begin(self) -> None:

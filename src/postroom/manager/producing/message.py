@@ -11,7 +11,7 @@ from postroom.model.message import MessageHead
 
 
 @final
-@mypyc_attr(free_list_len=1)
+@mypyc_attr(free_list_len=1, acyclic=True)
 class Message:
     """A head, and the sections that it is the head of (without header and delivery-annotations): ``body``, or
     else an ``upload``."""

@@ -19,7 +19,7 @@ from postroom.manager.kernel.transition_table import FIRST
 from postroom.manager.producing.message import Message
 from postroom.manager.queues.duplicate_detection import note
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.queues.store_holders import ConfirmIdHolder
 from postroom.manager.undeliverable.expiry import expire_available, expired
 from postroom.model import mq
@@ -48,12 +48,13 @@ def refusal(core: Core, queue: Destination, size: i64, durable: bool) -> tuple[s
 
 def unfit(core: Core, queue: Destination, size: i64, durable: bool) -> tuple[str, str] | None:
     """As `refusal`, whatever is paused: the bounds of ``queue`` and of the queue manager."""
-    if size > queue.limits.max_message_bytes:
+    limits = queue.limits
+    if size > limits.max_message_bytes:
         return TOO_LARGE, (
-            f"message of {size} bytes is larger than the {queue.limits.max_message_bytes} bytes "
+            f"message of {size} bytes is larger than the {limits.max_message_bytes} bytes "
             f"that queue {queue.name!r} takes"
         )
-    if durable and not queue.limits.persistent:
+    if durable and not limits.persistent:
         return NOT_ALLOWED, (
             f"queue {queue.name!r} has no store (persistent = false) and takes no persistent messages: "
             "send it non-persistent, or set allow_persistent_downgrade"
@@ -80,12 +81,12 @@ def volatile_refusal(core: Core, size: i64) -> tuple[str, str] | None:
     )
 
 
-def lacking(core: Core, queue: Queue, size: i64) -> Pool | None:
+def lacking(core: Core, queue: Destination, size: i64) -> Pool | None:
     """The pool that has no room now for a message of ``size`` bytes to ``queue``; None: there is room."""
     pool = queue.quota.pool
     if pool is None or pool.takes(size):
         return None
-    _make_room(core, queue)
+    _make_room(core, as_queue(queue))
     return None if pool.takes(size) else pool
 
 
@@ -112,13 +113,14 @@ def expiry_of(core: Core, queue: Destination, head: MessageHead) -> i64:
 
     A time to live of 0 means none, as clients that write the header in full mean it.
     """
-    soonest: i64 = head.expiry_us if queue.limits.respects_ttl else 0
-    if head.ttl_ms > 0 and queue.limits.respects_ttl:
+    limits = queue.limits
+    soonest: i64 = head.expiry_us if limits.respects_ttl else 0
+    if head.ttl_ms > 0 and limits.respects_ttl:
         by_ttl = core.now_us + head.ttl_ms * 1000
         if soonest == 0 or by_ttl < soonest:
             soonest = by_ttl
-    if queue.limits.max_ttl_us >= 0:
-        by_queue = core.now_us + queue.limits.max_ttl_us
+    if limits.max_ttl_us >= 0:
+        by_queue = core.now_us + limits.max_ttl_us
         if soonest == 0 or by_queue < soonest:
             soonest = by_queue
     return soonest

@@ -76,14 +76,17 @@ def send(
         return REFUSED
     if token >= 0:
         _accept(core, sink, token, transaction)
-    if isinstance(queue, Queue) and _is_awaited(queue):
-        dispatch.dispatch(core, queue)
+    if _is_awaited(queue):
+        dispatch.dispatch(core, as_queue(queue))
     return TAKEN
 
 
-def _is_awaited(queue: Queue) -> bool:
+def _is_awaited(queue: Destination) -> bool:
     """Whether somebody may take at once what has come."""
-    return bool(queue.attached.ready or queue.attached.browsers or queue.schedule.watched)
+    if not isinstance(queue, Queue):
+        return False
+    attached = queue.attached
+    return bool(attached.ready) or bool(attached.browsers) or queue.schedule.watched
 
 
 def _refused_unheard(
@@ -143,7 +146,7 @@ def _lacking(
     """Where there is no room now for one that has just come; None where there is."""
     if isinstance(queue, Topic):
         return publication.lacking(core, producer, queue, message, blocked_sends_of(core).last_order + 1)
-    return lacking(core, as_queue(queue), message.size)
+    return lacking(core, queue, message.size)
 
 
 def _take(
@@ -263,7 +266,7 @@ def _let_in(core: Core, blocked: BlockedSend) -> bool:
     message.body = None
     if blocked.token >= 0:
         _accept(core, blocked.sink, blocked.token, blocked.transaction)
-    if isinstance(queue, Queue) and _is_awaited(queue):
+    if _is_awaited(queue):
         core.agenda.woken.append(queue)
     return True
 
