@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.manager.destinations.topic_trie import Patterns
-from postroom.manager.kernel.options import QueueDefinition
 from postroom.manager.kernel.statistics import HeldByAll
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Subscription
 from tests.manager.destinations.pattern_matches import matches
 
 LEVELS = st.sampled_from(["a", "b", "", "a*", "#b"])
@@ -18,14 +17,15 @@ PATTERNS = st.builds(
 )
 
 
-def a_queue(number: int) -> Queue:
-    return Queue(number, QueueDefinition(name=f"q{number}"), 1000, HeldByAll())
+def a_subscription(number: int) -> Subscription:
+    definition = QueueDefinition(name=f"t::{number}", kind="subscription", topic="t")
+    return Subscription(number, definition, 1000, HeldByAll())
 
 
 @given(st.lists(PATTERNS, max_size=12), st.data())
 def test_the_trie_finds_what_the_definition_says(patterns: list[str], data: st.DataObject) -> None:
     trie = Patterns()
-    known = {a_queue(number): pattern for number, pattern in enumerate(patterns, 1)}
+    known = {a_subscription(number): pattern for number, pattern in enumerate(patterns, 1)}
     for queue, pattern in known.items():
         trie.add(pattern, queue)
     gone = data.draw(st.lists(st.sampled_from(list(known)), unique=True)) if known else []

@@ -18,7 +18,6 @@ from postroom.manager.administration.message_queries import check_there
 from postroom.manager.administration.message_search import NO_SERIAL, Search, Wanted
 from postroom.manager.administration.message_states import ALL_STATES, CHANGEABLE, TRANSACTION, states_of
 from postroom.manager.destinations import registry as queues
-from postroom.manager.destinations.topic import Topic
 from postroom.manager.headers.dead_letter_header import DEAD_LETTER
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
@@ -313,15 +312,13 @@ def _without(annotations: dict[str, object] | None, drop: tuple[str, ...]) -> di
     return {key: value for key, value in annotations.items() if key not in drop} or None
 
 
-def check_target(core: Core, source: Queue, target: Queue | Topic, entries: list[Entry]) -> None:
+def check_target(core: Core, source: Queue, target: Queue, entries: list[Entry]) -> None:
     """Raise unless ``target`` can take these from ``source``, all of them together.
 
     Its overrides don't apply to what is moved; its limits do, and its quota unless both share it.
     """
     if target is source:
         raise RequestInvalid(f"queue {source.name!r} is where the messages are")
-    if isinstance(target, Topic):
-        raise RequestInvalid(f"{target.name!r} is a topic: messages are moved to queues and subscriptions")
     if target.switches.closed_to_puts:
         switch = "production" if target.switches.production_paused else "insertion"
         raise DestinationPaused(f"queue {target.name!r} takes no messages: {switch} is paused")
@@ -338,7 +335,7 @@ def check_target(core: Core, source: Queue, target: Queue | Topic, entries: list
     _check_room(source, target, entries)
 
 
-def _check_room(source: Queue, target: Queue | Topic, entries: list[Entry]) -> None:
+def _check_room(source: Queue, target: Queue, entries: list[Entry]) -> None:
     pool = target.quota.pool
     if pool is None or pool is source.quota.pool:
         return
