@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.manager.destinations.topic_trie import Patterns
+from postroom.manager.kernel.options import QueueDefinition
 from postroom.manager.kernel.statistics import HeldByAll
 from postroom.manager.queues.queue import Subscription
 from tests.manager.destinations.pattern_matches import matches
