@@ -63,7 +63,7 @@ def test_order_is_kept_and_nothing_is_left(partner: Partner) -> None:
         scene.send(postroom.url, f"orders@{TRANSMISSION}", numbered(MANY))
         found = partner.receive(count_of(MANY))
         assert [message.body for message in found] == list(range(MANY))
-        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].empty())
+        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].is_empty())
         sync = postroom.call(lambda one: one.manager.channels.sync(scene.CHANNEL))
         assert (sync.last_sequence, sync.in_doubt) == (MANY, None)
 
@@ -83,7 +83,7 @@ def test_what_is_sent_arrives_across_a_cut(partner: Partner, cut: CutPoint) -> N
         with BrokerThread(scene.config(sending(proxy.url, partner))) as postroom:
             scene.send(postroom.url, f"orders@{TRANSMISSION}", numbered(20))
             found = partner.receive(all_of(20))
-            postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].empty())
+            postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].is_empty())
         assert proxy.cuts_left == 0
     assert {message.id for message in found} == {f"id-{n}" for n in range(20)}
 
@@ -120,7 +120,7 @@ def test_nothing_is_lost_when_the_foreign_broker_is_killed_while_it_gets(partner
         scene.wait_for_state(postroom, ChannelState.RETRYING)
         partner.broker.start()
         found = partner.receive(all_of(MANY))
-        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].empty())
+        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].is_empty())
     assert {message.body for message in found} == set(range(MANY))
 
 
@@ -179,7 +179,7 @@ def test_artemis_drops_what_it_has_had_by_its_own_property(artemis: Artemis) -> 
     twins = [Message(body=n, durable=True, properties={"_AMQ_DUPL_ID": f"key-{n // 2}"}) for n in range(4)]
     with BrokerThread(scene.config(sending(partner.url, partner))) as postroom:
         scene.send(postroom.url, f"orders@{TRANSMISSION}", twins)
-        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].empty())
+        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].is_empty())
         postroom.wait_until(lambda one: not one.manager.channels.find(scene.CHANNEL).batches)
         assert [message.body for message in partner.receive(count_of(2))] == [0, 2]
 
@@ -214,5 +214,5 @@ def test_what_has_no_outcome_for_too_long_is_sent_again(rabbitmq: RabbitMQ) -> N
         scene.send(postroom.url, f"orders@{TRANSMISSION}", numbered(4))
         scene.wait_for_state(postroom, ChannelState.RETRYING)
         found = partner.receive(all_of(4))
-        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].empty())
+        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].is_empty())
     assert {message.body for message in found} == set(range(4))

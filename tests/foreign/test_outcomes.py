@@ -61,7 +61,7 @@ def test_a_queue_that_takes_nothing_now_is_tried_again(partner: BrokerThread) ->
         scene.wait_for_state(postroom, ChannelState.PAUSED)
         switch(partner, "resume")
         found = scene.receive(partner.url, OPEN, count_of(5))
-        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].empty())
+        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].is_empty())
         assert scene.state_of(postroom) == ChannelState.RUNNING
     assert sorted(message.body for message in found) == list(range(5))
 
@@ -71,7 +71,7 @@ def test_what_is_rejected_for_good_is_a_dead_letter(partner: BrokerThread) -> No
         messages = [*numbered(2), Message(id="v", body="volatile"), *numbered(1)]
         scene.send(postroom.url, f"orders@{TRANSMISSION}", messages)
         dead = scene.receive(postroom.url, DEAD, count_of(3))
-        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].empty())
+        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].is_empty())
         sync = postroom.call(lambda one: one.manager.channels.sync(scene.CHANNEL))
         assert sync.in_doubt is None
     assert [message.body for message in dead] == [0, 1, 0]
@@ -104,7 +104,7 @@ def test_fast_messages_travel_outside_of_batches(partner: BrokerThread) -> None:
         found = scene.receive(partner.url, OPEN, count_of(5))
         assert [message.body for message in found] == list(range(5))
         assert all(message.id for message in found)
-        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].empty())
+        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].is_empty())
         assert postroom.call(lambda one: one.manager.channels.sync(scene.CHANNEL)).last_sequence == 0
 
 

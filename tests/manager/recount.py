@@ -14,6 +14,7 @@ from postroom.ledger.reading.reader import LedgerReader
 from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.destinations.totals import totals
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.kernel.memory import stored
 from postroom.manager.kernel.statistics import SLOT_NAMES, Beginning, slot_of
@@ -31,8 +32,10 @@ BALANCED = ("messages_ended", "bytes_ended", *Beginning().shown())
 TAPPED = int(ArrivalFlag.TAPPED)
 
 
-def entries_of(queue: Queue) -> Iterator[Entry]:
-    """Every entry of a queue, wherever it is kept."""
+def entries_of(queue: Destination) -> Iterator[Entry]:
+    """Every entry of a queue, wherever it is kept; a topic has none."""
+    if not isinstance(queue, Queue):
+        return
     for band in queue.bands:
         for spot in locations(queue, band.priority, -1, 0):
             yield spot.entry

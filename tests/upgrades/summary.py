@@ -15,10 +15,10 @@ from postroom.ledger.reading.segments import folder_of
 from postroom.ledger.recovery.recovered import Recovered
 from postroom.ledger.recovery.recovery import inspect
 from postroom.manager.destinations.tables import destinations_of
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.manager import QueueManager
-from postroom.manager.queues.queue import Queue
 from postroom.model.codes import DelayCause, HolderKind, Outcome, State
 from tests.manager.recount import entries_of
 
@@ -72,7 +72,7 @@ def _ended(counts: list[int]) -> dict[str, int]:
     return {Outcome(code).name: count for code, count in enumerate(counts) if count}
 
 
-def _queue(ledger: Ledger, queue: Queue) -> Summary:
+def _queue(ledger: Ledger, queue: Destination) -> Summary:
     """A queue after the start: who holds what, and the bodies."""
     entries = sorted(entries_of(queue), key=lambda entry: int(entry.serial))
     bodies = ledger.read_bodies([(e.body_serial, e.body_offset, e.body_len) for e in entries])  # type: ignore[misc]

@@ -90,7 +90,7 @@ def test_a_trace_in_parts_is_whole(
 ) -> None:
     moved_twice(broker, "m-1", others=5)
     whole = ok(broker, "trace", "m-1", "--json")
-    monkeypatch.setattr(ledger_queries, "MAX_LOOKED_RECORDS", records)
+    monkeypatch.setattr(ledger_queries, "MAX_SEARCHED_RECORDS", records)
     monkeypatch.setattr(ledger_queries, "MAX_ANSWERED_LINES", lines)
     assert ok(broker, "trace", "m-1", "--json") == whole
     monkeypatch.setattr(ledger_queries, "MAX_ANSWERED_BYTES", 1)
@@ -191,7 +191,7 @@ def test_one_look_at_a_time_and_few_that_wait(broker: BrokerThread, monkeypatch:
         return {"first_position": 1, "durable_through": 1, "serials": [], "next": 0}
 
     monkeypatch.setattr(ledgers, "found", slow)
-    monkeypatch.setattr(ledgers, "MAX_WAITING_LOOKS", 2)
+    monkeypatch.setattr(ledgers, "MAX_WAITING_QUERIES", 2)
     asking = threading.Thread(target=run, args=("trace", "m", "--url", broker.url))
     asking.start()
     assert begun.wait(20)

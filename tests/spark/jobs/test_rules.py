@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from postroom.manager.administration.message_jobs import ACTIONS, ANSWERS
 from postroom.spark.jobs.errors import CannotBeDone, Exit, JobError, OptionInvalid, RulesInvalid
-from postroom.spark.jobs.execution import answers_of, on_failure_of
+from postroom.spark.jobs.execution import answers_of, request_of
 from postroom.spark.jobs.jobs import check_job_id, new_job_id
 from postroom.spark.jobs.plan import (
     ACTIONS_SCHEMA,
@@ -179,7 +179,7 @@ actions = st.lists(
 def test_answers_come_back_to_their_actions(kinds: list[tuple[str, str, str]], data: st.DataObject) -> None:
     """However actions are grouped in a request."""
     rows = [an_action(serial, *kind) for serial, kind in enumerate(kinds, 1)]
-    order, groups = on_failure_of(rows, "job 1")
+    order, groups = request_of(rows, "job 1")
     serials = [serial for group in groups for serial in group["serials"]]
     assert sorted(serials) == [row["serial"] for row in rows]
     keys = [(group["action"], group["to"], group["reason"]) for group in groups]
