@@ -1,1 +1,3 @@
-"""What administrators do: purge, delete, look, move, replay, import, pause; dead-letter queue handlers."""
+"""What administrators do: purge, delete, search, move, replay, import, pause; topics and subscriptions made,
+replaced and ended; dead-letter queue handlers.
+"""

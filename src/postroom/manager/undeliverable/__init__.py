@@ -1,3 +1,3 @@
-"""What can't be delivered or put: dead letters, redirected and discarded messages, and the entries made of
-them.
+"""What can't be delivered, or not now: entries that come back, wait, expire or become dead letters, and the
+entries made of them.
 """
