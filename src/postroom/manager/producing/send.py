@@ -57,7 +57,7 @@ def send(
         if message.body is not None and queue.overrides.bears:
             body = overrides.with_delivery_time(core.now_us, message.head, message.body)
             message = Message(message.head, body)
-    if _dropped(core, queue, message.head, sink, token, transaction):
+    if queue.duplicates is not None and _dropped(core, queue, message.head, sink, token, transaction):
         return DROPPED
     refused = _unfit(core, queue, message)
     if refused is None:
@@ -107,7 +107,7 @@ def _dropped(
     core: Core, queue: Destination, head: MessageHead, sink: Sink, token: i64, transaction: Transaction | None
 ) -> bool:
     """Whether it was sent before: accepted again, and that is all."""
-    if queue.duplicates is None or not duplicates.drops(core, queue, head, transaction):
+    if not duplicates.drops(core, queue, head, transaction):
         return False
     if token >= 0:
         _accept(core, sink, token, transaction)
@@ -163,10 +163,11 @@ def _take(
             refused = publication.publish(core, producer, queue, message, transaction)
             if refused is not None:
                 return refused
-        elif transaction is not None:
-            put_in_transaction(core, transaction, producer, as_queue(queue), message)
-        else:
-            store(core, producer, as_queue(queue), message)
+        elif isinstance(queue, Queue):
+            if transaction is not None:
+                put_in_transaction(core, transaction, producer, queue, message)
+            else:
+                store(core, producer, queue, message)
     except ManagerError as error:
         return error.condition, error.description
     if transaction is not None:
