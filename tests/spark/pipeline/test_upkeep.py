@@ -35,7 +35,7 @@ from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.policy import Policy
 from tests.ledger.dropped_history import with_dropped_history
 from tests.ledger.ledger_maker import LedgerMaker
-from tests.spark.local_pipeline import assert_whole, catch_up, piped, read_all, rows_of
+from tests.spark.local_pipeline import assert_whole, catch_up, piped, read_all, rows_of, settle_all
 from tests.spark.random_lives import Lives, live
 
 
@@ -147,6 +147,24 @@ def test_a_row_is_copied_about_twice_however_large_the_table_is(tmp_path: Path) 
     state = pipeline.tables["entries"].state
     assert state.rows_in >= 1200
     assert 0 < state.rows_copied <= 2.2 * state.rows_in
+
+
+@pytest.mark.parametrize("table_format", ["delta", "parquet"])  # Iceberg's tables only grow
+def test_a_pipeline_goes_on_after_a_vacuum_that_found_something(tmp_path: Path, table_format: str) -> None:
+    maker = LedgerMaker(tmp_path / "ledger")
+    queue = maker.queue("a")
+    for _ in range(60):
+        maker.consume(maker.put(queue), queue)
+    ledger = maker.finish()
+    upkeep = Upkeep(settle_rows=5, settle_files=2, vacuum_interval_s=0.0, vacuum_retention_s=0)
+    pipeline = piped(tmp_path / "tables", ledger, format=table_format, upkeep=upkeep)
+
+    batches = catch_up(pipeline)
+    settle_all(pipeline)
+
+    vacuumed = [batch for batch in batches if any("vacuumed" in each for each in batch.upkeep)]
+    assert len(vacuumed) > 1
+    assert_whole(tmp_path / "tables", ledger)
 
 
 # --- openings -------------------------------------------------------------------------------------

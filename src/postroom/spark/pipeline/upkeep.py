@@ -73,6 +73,9 @@ class TableUpkeep:
     def _vacuum(self) -> list[str]:
         if self._clock() - self._vacuumed_s < self._upkeep.vacuum_interval_s:
             return []
-        gone = sum(table.store.vacuum(self._upkeep.vacuum_retention_s) for table in self._tables.values())
+        gone = 0
+        for table in self._tables.values():
+            gone += table.store.vacuum(self._upkeep.vacuum_retention_s)
+            table.reload()  # Delta Lake tells of a vacuum by commits of its own
         self._vacuumed_s = self._clock()
         return [f"vacuumed ({gone} files)"] if gone else []
