@@ -145,7 +145,7 @@ class QueueManager(ResourceManager):
         self.queues = destinations_of(self.core).queues
         """By name."""
         self.topics = destinations_of(self.core).topics
-        """Nodes of topics by name."""
+        """By name."""
         self.quotas = quotas_of(self.core).by_name
         """By name."""
         self.names = NameService(self.core)

@@ -147,9 +147,8 @@ def _restore_windows(core: Core, recovered: "Recovered") -> None:
 
 def _restore_ids(core: Core, transaction: Transaction) -> None:
     """What a prepared branch put before the start is in the windows; let it know which keys are its own."""
-    destinations = destinations_of(core)
     serials = {int(entry.serial) for entry in transaction.puts}
-    for queue in (*destinations.queues.values(), *destinations.topics.values()):
+    for queue in core.destinations.values():
         if queue.duplicates is not None and serials:
             for key in queue.duplicates.keys_of(serials):
                 transaction.message_ids[queue.duplicates, key] = None

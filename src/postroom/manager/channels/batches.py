@@ -24,7 +24,7 @@ class BatchReceiver(Receiver):
         self._core = core
         self._end = end
 
-    def take(self, consumer: Consumer, entry: Entry) -> None:
+    def take(self, entry: Entry) -> None:
         _take(self._core, self._end, entry)
 
 

@@ -180,7 +180,7 @@ def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
     if queue.groups is not None and queue.groups.goes(consumer, entry, body):
         annotations = {**(annotations or {}), FIRST_IN_GROUP: True}
     if consumer.receiver is not None:
-        consumer.receiver.take(consumer, entry)
+        consumer.receiver.take(entry)
     elif consumer.presettled:
         step(core, entry, n.EVENT_GET, 0, 0, None, 0)
         ended(core, entry)

@@ -238,9 +238,9 @@ def target(core: Core, queue: Destination, name: str) -> Destination | None:
 
     It is created if missing, above every limit: what can be delivered nowhere must find room.
     """
-    destinations = destinations_of(core)
     if not name or name == queue.name:
         return None
+    destinations = destinations_of(core)
     found = destinations.queues.get(name)
     if found is not None:
         return found

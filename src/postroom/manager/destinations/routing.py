@@ -26,9 +26,9 @@ def enrol(core: Core, queue: Subscription) -> None:
 
 def dismiss(core: Core, queue: Subscription) -> None:
     """Nothing comes to it any more."""
-    subscriptions = subscriptions_of(core)
     if not queue.routed:
         return
+    subscriptions = subscriptions_of(core)
     queue.routed = False
     subscriptions.patterns.remove(queue.topic, queue)
     if subscriptions.named.get(queue.key()) is queue:
@@ -109,13 +109,12 @@ def _wants(queue: Subscription, fields: MessageFields, container: str) -> bool:
 
 def set_of(core: Core, route: Route, takers: list[Subscription]) -> i64:
     """What an arrival names as its queues: the one, or the set of ``takers``, all or part of ``route``."""
-    subscriptions = subscriptions_of(core)
     if len(takers) == 1:
         return takers[0].id
-    if takers is not route.queues:
-        return subscriptions.routing_sets.find(members_of(takers)).id
-    found = route.set
+    is_whole = takers is route.queues
+    found = route.set if is_whole else None
     if found is None or found.dropped:
-        found = subscriptions.routing_sets.find(members_of(takers))
-        route.set = found
+        found = subscriptions_of(core).routing_sets.find(members_of(takers))
+        if is_whole:
+            route.set = found
     return found.id

@@ -55,7 +55,7 @@ def forget(core: Core, queue: Destination) -> None:
 def flag(core: Core, queues: Sequence[Destination], flags: i64, body: bytes | None) -> i64:
     """FLAG_TAPPED if the body of an arrival with ``flags`` for these is to be stored though nobody else needs
     it; else 0."""
-    if destinations_of(core).tapped == 0 or body is None or flags & n.FLAG_BODY_STORED != 0:
+    if body is None or flags & n.FLAG_BODY_STORED != 0 or destinations_of(core).tapped == 0:
         return 0
     for queue in queues:
         if queue.taps != 0:

@@ -34,7 +34,7 @@ class Route:
 
 @final
 class Topic(Destination):
-    """A topic, or a topic of the queue manager's own: it holds no entries, it passes them on."""
+    """A topic: it holds no entries, it passes messages on to its subscriptions."""
 
     def __init__(
         self, id: i64, definition: QueueDefinition, max_message_bytes: i64, held_by_all: HeldByAll

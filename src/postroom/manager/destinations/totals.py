@@ -77,9 +77,8 @@ def totals(core: "Core") -> dict[str, int]:
 
 def reset(core: "Core") -> None:
     """Begin again what runs since the start, of every queue, subscription and topic."""
-    destinations = destinations_of(core)
     core.counters.since_us = core.now_us
     core.counters.removed.begin_again()
     core.counters.held_by_all.reset()
-    for queue in [*destinations.queues.values(), *destinations.topics.values()]:
+    for queue in core.destinations.values():
         queue.statistics.reset(core.now_us)

@@ -17,20 +17,16 @@ if TYPE_CHECKING:
 class Receiver:
     """Who a consumer takes for, if that isn't a link that settles what it gets: a channel, in batches."""
 
-    def take(self, consumer: "Consumer", entry: "Entry") -> None:
-        """``entry``, which has its body, is in no order any more and goes to ``consumer``: hold it."""
+    def take(self, entry: "Entry") -> None:
+        """``entry`` is in no order any more: hold it."""
         raise NotImplementedError
 
 
-class BulkReceiver:
+class BulkReceiver(Receiver):
     """Who a consumer takes for, if that is told by the ledger what it gets: a Spark subscription."""
 
     def room(self) -> i64:
         """So many entries more it may be given now."""
-        raise NotImplementedError
-
-    def take(self, entry: "Entry") -> None:
-        """``entry`` is in no order any more: hold it."""
         raise NotImplementedError
 
     def take_next(self, alone: bool) -> bool:

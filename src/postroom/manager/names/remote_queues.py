@@ -120,8 +120,10 @@ class Names(DestinationListener):
         remote = self.definitions
         if definition.name in remote:
             raise QueueExists(f"there is a remote queue {definition.name!r}: delete that first")
-        for key in ("dead_letter_queue", "expiry_queue"):
-            other = definition.dead_letter_queue if key == "dead_letter_queue" else definition.expiry_queue
+        for key, other in (
+            ("dead_letter_queue", definition.dead_letter_queue),
+            ("expiry_queue", definition.expiry_queue),
+        ):
             here = other in destinations.queues or other in destinations.topics
             if not here and (other in remote or split_address(other)[1] != ""):
                 raise DefinitionInvalid(

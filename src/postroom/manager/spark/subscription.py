@@ -7,7 +7,7 @@ failure, until the lease of the subscription ends.
 """
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from struct import pack
 from typing import TYPE_CHECKING, Final, cast, final
 
@@ -22,6 +22,7 @@ from postroom.manager.kernel.transition_table import ASSIGNED
 from postroom.manager.kernel.turn_state import NO_POSITION
 from postroom.manager.queues.held_entries import PackedHolder
 from postroom.model import numbers as n
+from postroom.model.settings import restored
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.consumer import Consumer
@@ -66,9 +67,6 @@ class SparkSubscriptionDefinition:
                 raise DefinitionInvalid(
                     f"Spark subscription {self.name!r}: {key} is {value}, must be 1 to {most}", key
                 )
-
-
-_FIELDS: Final = tuple(each.name for each in fields(SparkSubscriptionDefinition))
 
 
 @final
@@ -223,7 +221,7 @@ def spark_subscriptions_of(core: Core) -> SparkSubscriptions:
 
 def definition_of(record: dict[str, object]) -> SparkSubscriptionDefinition:
     """The definition that `SparkSubscription.state` wrote."""
-    return SparkSubscriptionDefinition(**{name: record[name] for name in _FIELDS if name in record})  # type: ignore[arg-type]
+    return restored(SparkSubscriptionDefinition, record)
 
 
 def _number(record: dict[str, object], name: str) -> int:

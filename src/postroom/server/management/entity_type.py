@@ -101,7 +101,7 @@ class ListedEntityType(ABC, Generic[T]):
 
     def name_of(self, thing: T) -> str:
         """By which `find` finds it."""
-        name: str = thing.name  # type: ignore[attr-defined]
+        name: str = thing.name  # type: ignore[attr-defined]  # whose things have none says otherwise
         return name
 
     def attribute_names(self) -> list[str]:
