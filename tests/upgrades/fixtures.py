@@ -2,7 +2,10 @@
 
 import io
 import json
+import shutil
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +14,9 @@ from postroom import __version__
 FIXTURES: Final = Path(__file__).parent / "fixtures"
 LEDGERS: Final = "ledgers"
 TABLES: Final = "tables"
-FORMATS: Final = ("delta", "parquet")
+FORMATS: Final = ("delta", "parquet", "iceberg")
+ICEBERG_PLACE: Final = Path("/tmp/postroom-upgrades/iceberg")
+"""Iceberg's metadata and catalog name absolute places: its tables are whole only where they were written."""
 CONFIG: Final = "postroom.toml"
 DECISIONS: Final = "decisions"
 CHECKPOINT: Final = "checkpoint"
@@ -46,6 +51,19 @@ def unpack(archive: Path, folder: Path) -> Path:
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="data")
     return folder
+
+
+@contextmanager
+def tables_folder(table_format: str, elsewhere: Path) -> Iterator[Path]:
+    """Where the tables of a fixture are written and read; removed at the end if it is Iceberg's."""
+    if table_format != "iceberg":
+        yield elsewhere
+        return
+    ICEBERG_PLACE.parent.mkdir(mode=0o700)  # who finds it there is not alone
+    try:
+        yield ICEBERG_PLACE
+    finally:
+        shutil.rmtree(ICEBERG_PLACE.parent)
 
 
 def note(path: Path, value: Any) -> None:

@@ -36,6 +36,7 @@ from tests.upgrades.fixtures import (
     TABLES,
     note,
     pack,
+    tables_folder,
 )
 from tests.upgrades.full_config import as_toml, full_tree
 from tests.upgrades.lives import ledgers
@@ -82,14 +83,15 @@ def _write(work: Path) -> None:
 def _tables(work: Path, table_format: str) -> None:
     """Tables that have read half of their ledgers, with what the runs of a pipeline note beside them; and
     where a stream stands that has read as much."""
-    root, sources = work / table_format, [work / LEDGERS / name for name in PIPED]
-    settled_options(Root(str(root)), options(root, *sources, format=table_format))
-    pipeline = piped(root, *sources, format=table_format, upkeep=EAGER)
-    note_ledgers(Root(str(root)), pipeline.seen)
-    todo = slices(pipeline, 40)
-    for at in range(len(todo) // 2):
-        take(pipeline, todo[at : at + 1])
-    pack(root, PRESENT / TABLES / (table_format + ENDING))
+    sources = [work / LEDGERS / name for name in PIPED]
+    with tables_folder(table_format, work / table_format) as root:
+        settled_options(Root(str(root)), options(root, *sources, format=table_format))
+        pipeline = piped(root, *sources, format=table_format, upkeep=EAGER)
+        note_ledgers(Root(str(root)), pipeline.seen)
+        todo = slices(pipeline, 40)
+        for at in range(len(todo) // 2):
+            take(pipeline, todo[at : at + 1])
+        pack(root, PRESENT / TABLES / (table_format + ENDING))
     if table_format == FORMATS[0]:
         _checkpoint(work / CHECKPOINT, to_json(pipeline.tables["events"].state.positions))
 

@@ -12,9 +12,20 @@ from pyspark.sql import DataFrame, SparkSession
 from postroom.spark.audit.command import AuditOptions, run_audit
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import note_ledgers, settled_options
+from postroom.spark.tables import DEFINITIONS
 from tests.spark.local_pipeline import assert_whole, catch_up, options, piped, settle_all
 from tests.spark.session.audit.audits import audited
-from tests.upgrades.fixtures import CHECKPOINT, ENDING, FORMATS, LEDGERS, TABLES, names_of, unpack, versions
+from tests.upgrades.fixtures import (
+    CHECKPOINT,
+    ENDING,
+    FORMATS,
+    LEDGERS,
+    TABLES,
+    names_of,
+    tables_folder,
+    unpack,
+    versions,
+)
 from tests.upgrades.lives import MADE_UP_PARTNER
 from tests.upgrades.summary import summary_of
 from tests.upgrades.write import PIPED
@@ -36,7 +47,13 @@ def opened(version: Path, name: str, folder: Path) -> Path:
 def test_a_pipeline_goes_on_with_its_tables(
     spark: SparkSession, tmp_path: Path, version: Path, table_format: str
 ) -> None:
-    tables = unpack(version / TABLES / (table_format + ENDING), tmp_path / "tables")
+    with tables_folder(table_format, tmp_path / "tables") as tables:
+        unpack(version / TABLES / (table_format + ENDING), tables)
+        goes_on(spark, tmp_path, version, tables, table_format)
+
+
+def goes_on(spark: SparkSession, tmp_path: Path, version: Path, tables: Path, table_format: str) -> None:
+    """What the ledgers hold beyond the tables is read into them, and all of it balances."""
     sources = [opened(version, name, tmp_path) for name in PIPED]
     settings = settled_options(Root(str(tables)), options(tables, *sources))
     assert settings.format == table_format, "the tables know it"
@@ -44,7 +61,9 @@ def test_a_pipeline_goes_on_with_its_tables(
     note_ledgers(Root(str(tables)), pipeline.seen)
     assert catch_up(pipeline), "there was something to read"
     settle_all(pipeline)
-    assert_whole(tables, *sources)
+    settles = table_format != "iceberg"  # there nothing is, and tables made of settled rows stay empty
+    names = [name for name, definition in DEFINITIONS.items() if settles or definition.source == "events"]
+    assert_whole(tables, *sources, names=names)
 
     @contextmanager
     def session(records: int) -> Iterator[SparkSession]:
