@@ -17,6 +17,7 @@ from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.frames.outcomes import ACCEPTED
 from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.sasl import ANONYMOUS
 from postroom.amqp.message.sections import Header, Message, Value, decode_message
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
@@ -209,7 +210,7 @@ class World:
         if partner is None:
             outward.fail("nobody listens there", False, self.now_us)
             return
-        there = partner.broker.connect(place.name, True, self.now_us, self.now_us)
+        there = partner.broker.connect(place.name, [ANONYMOUS], self.now_us, self.now_us)
         here = place.broker.connect_outward(outward, partner.name, self.now_us, self.now_us)
         assert there is not None and here is not None
         self.wires.append(Wire(End(here, place), End(there, partner)))
@@ -254,7 +255,7 @@ class Client:
             server=False, container_id=container_id, hostname="x", sasl_mechanisms=[], idle_timeout_ms=0
         )
         self.engine = Connection(options, self.world.now_us)
-        binding = place.broker.connect("client", True, self.world.now_us, self.world.now_us)
+        binding = place.broker.connect("client", [ANONYMOUS], self.world.now_us, self.world.now_us)
         assert binding is not None
         self.end = End(self.engine, None)
         self.world.wires.append(Wire(self.end, End(binding, place)))

@@ -4,6 +4,7 @@ from postroom.amqp.engine.connection import Connection
 from postroom.amqp.engine.options import ConnectionOptions
 from postroom.amqp.frames.outcomes import ACCEPTED
 from postroom.amqp.frames.performatives import SENDER, Attach, Source, Target
+from postroom.amqp.frames.sasl import ANONYMOUS
 from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.server.connection.broker import Broker
 
@@ -35,7 +36,7 @@ class Neighbour:
         self.broker = broker
         options = ConnectionOptions(server=False, container_id="neighbour", sasl_mechanisms=[])
         self.engine = Connection(options, 0)
-        binding = broker.connect("neighbour", True, 0, NOW_US)
+        binding = broker.connect("neighbour", [ANONYMOUS], 0, NOW_US)
         assert binding is not None
         self.binding = binding
         self.engine.open()

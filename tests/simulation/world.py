@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, TypeVar
 
+from postroom.amqp.frames.sasl import ANONYMOUS
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.storage.disk import Bytes, DiskFile, is_no_space
@@ -462,7 +463,7 @@ class World:
 
     def enter(self, kind: type[AnyActor]) -> AnyActor:
         """A client connects."""
-        binding = self.broker.connect("simulated", True, self.passed_us(), self.now_us)
+        binding = self.broker.connect("simulated", [ANONYMOUS], self.passed_us(), self.now_us)
         assert binding is not None
         self.actors_made += 1
         return kind(self, f"a{self.actors_made}", binding)
@@ -545,7 +546,7 @@ class World:
 
     def read_all(self, queue: str) -> list[int]:
         """Consume everything from a queue, each message once."""
-        binding = self.broker.connect("simulated", True, self.passed_us(), self.now_us)
+        binding = self.broker.connect("simulated", [ANONYMOUS], self.passed_us(), self.now_us)
         assert binding is not None
         self.actors_made += 1
         reader = Reader(self, f"reader{self.actors_made}", binding, queue)

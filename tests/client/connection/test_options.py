@@ -133,7 +133,8 @@ async def test_the_url_counts_before_the_arguments() -> None:
             assert (opened.container_id, opened.max_frame_size) == ("mine", 4096)
             assert opened.idle_timeout == 10_000
     assert set(FACTORY_URL_OPTIONS) == {
-        "jms.clientID", "jms.connectTimeout", "jms.requestTimeout", "amqp.idleTimeout", "amqp.maxFrameSize"
+        "jms.clientID", "jms.connectTimeout", "jms.requestTimeout", "amqp.idleTimeout", "amqp.maxFrameSize",
+            "amqp.saslMechanisms"
     }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ happen happens at once, so that a test says what it waits for.
 
 from random import Random
 
+from postroom.amqp.frames.sasl import ANONYMOUS
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Header, Message, Value
 from postroom.manager.kernel.consumer import Producer
@@ -97,7 +98,7 @@ class Stations:
             outward.fail(*self.failure, self.now_us)
             return
         here = node.broker.connect_outward(outward, name, self.now_us, self.now_us)
-        there = self.broker(name).connect(node.name, True, self.now_us, self.now_us)
+        there = self.broker(name).connect(node.name, [ANONYMOUS], self.now_us, self.now_us)
         assert here is not None and there is not None
         self.lines.append(Line((node.name, name), here, there, self._told))
 

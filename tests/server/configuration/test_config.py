@@ -1,6 +1,7 @@
 """Configuration files: what is accepted, and that each defect is reported with its file, line and key."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,8 @@ from postroom.server.configuration.config import Config, ListenConfig
 from postroom.server.configuration.config_file import ConfigError, load_config
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.configuration.passwords import hash_password
+
+SCRAM, SCRYPT = hash_password("x"), hash_password("x", "scrypt")
 
 BAD_FILES = {
     "unknown key at the top": ("\nx = 1\n", 2, "x", "unknown key"),
@@ -32,7 +35,26 @@ BAD_FILES = {
     "reserved name": ("[[queue]]\nname = 'a'\n[[queue]]\nname = '$b'\n", 4, "queue[1].name", "is reserved"),
     "queue twice": ("[[queue]]\nname = 'a'\n\n[[queue]]\nname = 'a'\n", 5, "queue[1].name", "defined twice"),
     "password in clear": ("[users]\nann = 'secret'\n", 2, "users.ann", "make one with `postroom user hash`"),
-    "password no text": ("[users]\nann = 3\n", 2, "users.ann", "Expected `str`, got `int`"),
+    "password no text": ("[users]\nann = 3\n", 2, "users.ann", "Expected `str | array`, got `int`"),
+    "no password at all": ("[users]\nann = []\n", 2, "users.ann", "is empty"),
+    "a mechanism that is none": (
+        "[[listen]]\nmechanisms = ['SCRAM-SHA-1']\n",
+        2,
+        "listen[0].mechanisms[0]",
+        "Invalid enum value 'SCRAM-SHA-1'",
+    ),
+    "a mechanism that a user can't use": (
+        f"[[listen]]\nmechanisms = ['SCRAM-SHA-512']\n[users]\nann = '{SCRAM}'\nbob = '{SCRYPT}'\n",
+        2,
+        "listen[0].mechanisms",
+        "'ann' of [users] has no SCRAM-SHA-512 verifier",
+    ),
+    "passwords in clear to another machine": (
+        f"[[listen]]\naddress = '0.0.0.0:5672'\n[users]\nann = '{SCRAM}'\nbob = '{SCRYPT}'\n",
+        1,
+        "listen[0]",
+        "and 'bob' of [users] has no SCRAM verifier",
+    ),
     "port no number": ("[[listen]]\naddress = 'a:b'\n", 2, "listen[0].address", "port 'b' is not a number"),
     "port too large": ("[[listen]]\naddress = 'a:65536'\n", 2, "listen[0].address", "from 0 to 65535"),
     "bare IPv6": ("[[listen]]\naddress = '::1:5672'\n", 2, "listen[0].address", "into brackets"),
@@ -230,3 +252,21 @@ def test_loopback_addresses() -> None:
 
 def test_a_listener_may_ask_for_passwords_on_loopback() -> None:
     assert not ListenConfig(anonymous=False).allows_anonymous
+
+
+@pytest.mark.parametrize(
+    ("listen", "users", "offered"),
+    [
+        ({}, {}, ["PLAIN", "ANONYMOUS"]),
+        ({"anonymous": False}, {"ann": (SCRAM,)}, ["SCRAM-SHA-256", "PLAIN"]),
+        ({"anonymous": False}, {"ann": (SCRAM,), "bob": (SCRYPT,)}, ["PLAIN"]),
+        ({"address": "0.0.0.0:5672"}, {"ann": (SCRAM,)}, ["SCRAM-SHA-256"]),
+        ({"address": "0.0.0.0:5672", "tls_certificate": "c"}, {"ann": (SCRAM,)}, ["SCRAM-SHA-256", "PLAIN"]),
+        ({"address": "0.0.0.0:5672", "mechanisms": ["PLAIN"]}, {"ann": (SCRAM,)}, ["PLAIN"]),
+        ({"mechanisms": ["SCRAM-SHA-256"]}, {"ann": (SCRAM,)}, ["SCRAM-SHA-256", "ANONYMOUS"]),
+    ],
+)
+def test_what_a_listener_offers(
+    listen: dict[str, Any], users: dict[str, tuple[str, ...]], offered: list[str]
+) -> None:
+    assert ListenConfig(**listen).sasl_mechanisms(users) == offered

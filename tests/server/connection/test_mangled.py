@@ -20,6 +20,7 @@ from postroom.amqp.frames.performatives import (
     Target,
     Transfer,
 )
+from postroom.amqp.frames.sasl import ANONYMOUS
 from postroom.amqp.message.sections import Message, Value
 from postroom.server.connection.binding import ConnectionBinding
 from tests.server.neighbour import MESSAGE, NOW_US, Neighbour, attach, settle
@@ -74,7 +75,7 @@ STREAM = stream()
 
 def play(neighbour: Neighbour, data: bytes, piece_bytes: int) -> ConnectionBinding:
     broker = neighbour.broker
-    binding = broker.connect("mangler", True, 0, NOW_US)
+    binding = broker.connect("mangler", [ANONYMOUS], 0, NOW_US)
     assert binding is not None
     for start in range(0, len(data), piece_bytes):
         binding.receive(data[start : start + piece_bytes], 0, NOW_US)

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from postroom.amqp.frames.outcomes import Accepted, TransactionalState
+from postroom.amqp.frames.sasl import ANONYMOUS
 from postroom.amqp.message.sections import Message
 from postroom.server.connection.broker import Broker
 from postroom.server.links.sink_context import SinkContext
@@ -183,7 +184,7 @@ def test_no_request_is_a_defect(broker: BrokerThread, said: list[tuple[str, obje
     """Whatever it says, in whatever order: it is done, or refused with a reason."""
 
     def perform(of: Broker) -> list[int]:
-        binding = of.connect("test", True, 0, 0)
+        binding = of.connect("test", [ANONYMOUS], 0, 0)
         assert binding is not None
         found = []
         for operation, body in said:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
+from postroom.amqp.frames.sasl import ANONYMOUS
 from postroom.manager.kernel.options import QueueDefinition
 from postroom.server.channels.outbound_connection import Outward
 from tests.simulation.channels.audit import Audit
@@ -102,7 +103,7 @@ class World:
         """A connection that a channel wants is opened."""
         partner = self.nodes[outward.host]
         here = node.broker.connect_outward(outward, partner.name, self.now_us, self.now_us)
-        there = partner.broker.connect(node.name, True, self.now_us, self.now_us)
+        there = partner.broker.connect(node.name, [ANONYMOUS], self.now_us, self.now_us)
         node.turn_wanted = True
         if here is None or there is None:
             outward.fail("refused", False, self.now_us)
@@ -121,7 +122,7 @@ class World:
 
     def enter(self, client: Client) -> None:
         """A client connects."""
-        binding = self.nodes[client.at].broker.connect(client.name, True, self.now_us, self.now_us)
+        binding = self.nodes[client.at].broker.connect(client.name, [ANONYMOUS], self.now_us, self.now_us)
         if binding is None:
             return  # it is stopping
         self.clients.append(client)

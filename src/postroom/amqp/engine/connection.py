@@ -208,12 +208,21 @@ class Connection:
 
     # --- SASL, the server's side
 
-    def sasl_accept(self) -> list[Event]:
-        """Let the client of SaslInitReceived in. Returns what its frames behind it mean, as
+    def sasl_challenge(self, challenge: bytes) -> list[Event]:
+        """Ask the client of SaslInitReceived for another response. Returns what has come, as
         ``receive_data`` does.
         """
         self._check_verdict()
-        self._handshake.accept()
+        self._handshake.challenge(challenge)
+        self._process()
+        return self._take_events()
+
+    def sasl_accept(self, data: bytes | None = None) -> list[Event]:
+        """Let the client of SaslInitReceived in; ``data`` is for its mechanism. Returns what its frames
+        behind it mean, as ``receive_data`` does.
+        """
+        self._check_verdict()
+        self._handshake.accept(data)
         self._process()
         return self._take_events()
 

@@ -26,7 +26,8 @@ class SaslInitReceived(Event):
     nothing else is read.
 
     ``username`` and ``password`` are filled for PLAIN, ``trace`` for ANONYMOUS; ``authorize_as`` is PLAIN's
-    authorization identity.
+    authorization identity. ``response`` is the initial response of any other mechanism; what
+    ``Connection.sasl_challenge`` asks for then comes as `SaslResponseReceived`.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class SaslInitReceived(Event):
         username: str,
         password: str,
         trace: str,
+        response: bytes = b"",
     ) -> None:
         self.mechanism = mechanism
         self.hostname = hostname
@@ -44,6 +46,17 @@ class SaslInitReceived(Event):
         self.username = username
         self.password = password
         self.trace = trace
+        self.response = response
+
+
+@final
+class SaslResponseReceived(Event):
+    """Server: the client's answer to ``Connection.sasl_challenge``; again a verdict, or another challenge, is
+    due.
+    """
+
+    def __init__(self, response: bytes) -> None:
+        self.response = response
 
 
 @final

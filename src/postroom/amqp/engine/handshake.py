@@ -10,8 +10,8 @@ from typing import final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from postroom.amqp.engine.events import Event, SaslDone, SaslInitReceived
-from postroom.amqp.engine.options import MAX_SASL_FRAME_BYTES, ConnectionOptions
+from postroom.amqp.engine.events import Event, SaslDone, SaslInitReceived, SaslResponseReceived
+from postroom.amqp.engine.options import MAX_SASL_FRAME_BYTES, ConnectionOptions, SaslClient
 from postroom.amqp.engine.violations import ConnectionViolation
 from postroom.amqp.errors import (
     CONNECTION_FRAMING_ERROR,
@@ -31,6 +31,7 @@ from postroom.amqp.frames.frames import (
 )
 from postroom.amqp.frames.sasl import (
     ANONYMOUS,
+    EXTERNAL,
     PLAIN,
     SASL_AUTH,
     SASL_OK,
@@ -76,6 +77,8 @@ class Handshake:
         self.phase = Phase.FIRST_HEADER
         self.mechanism = ""
         self._hostname: str | None = None
+        self._challenged = False
+        """Server: whether the application has asked for more than the initial response."""
         if not options.server:
             self.out.write(SASL_HEADER if options.sasl_mechanisms else AMQP_HEADER)
 
@@ -162,9 +165,11 @@ class Handshake:
         if phase == Phase.INIT and isinstance(frame, SaslInit):
             self._on_init(frame)
         elif phase == Phase.RESPONSE and isinstance(frame, SaslResponse):
-            self._hand_to_application(frame.response)
+            self._on_response(frame.response)
         elif phase == Phase.MECHANISMS and isinstance(frame, SaslMechanisms):
             self._on_mechanisms(frame)
+        elif phase == Phase.OUTCOME and isinstance(frame, SaslChallenge):
+            write_sasl_frame(self.out, SaslResponse(self._client().respond(frame.challenge)))
         elif phase == Phase.OUTCOME and isinstance(frame, SaslOutcome):
             self._on_outcome(frame)
         else:
@@ -179,11 +184,18 @@ class Handshake:
         self._hostname = init.hostname
         if init.mechanism not in self.options.sasl_mechanisms:
             self._refuse(f"SASL mechanism {init.mechanism!r} is not offered")
-        elif init.initial_response is None and init.mechanism == PLAIN:
+        elif init.initial_response is None and init.mechanism != ANONYMOUS:
             write_sasl_frame(self.out, SaslChallenge(b""))
             self.phase = Phase.RESPONSE
         else:
             self._hand_to_application(init.initial_response or b"")
+
+    def _on_response(self, response: bytes) -> None:
+        if self._challenged:
+            self.phase = Phase.VERDICT
+            self.events.append(SaslResponseReceived(response))
+        else:
+            self._hand_to_application(response)
 
     def _hand_to_application(self, response: bytes) -> None:
         """Hand what the client says of itself to the application; a malformed response is refused without
@@ -195,6 +207,8 @@ class Handshake:
                 event = SaslInitReceived(
                     self.mechanism, self._hostname, plain.authzid, plain.authcid, plain.password, ""
                 )
+            elif self.mechanism != ANONYMOUS:
+                event = SaslInitReceived(self.mechanism, self._hostname, "", "", "", "", response)
             else:
                 trace = parse_anonymous(response)
                 event = SaslInitReceived(self.mechanism, self._hostname, "", "", "", trace)
@@ -204,9 +218,15 @@ class Handshake:
             self.phase = Phase.VERDICT
             self.events.append(event)
 
-    def accept(self) -> None:
+    def challenge(self, challenge: bytes) -> None:
+        """The application wants another response of the client."""
+        write_sasl_frame(self.out, SaslChallenge(challenge))
+        self._challenged = True
+        self.phase = Phase.RESPONSE
+
+    def accept(self, data: bytes | None) -> None:
         """The application lets the client in."""
-        write_sasl_frame(self.out, SaslOutcome(SASL_OK))
+        write_sasl_frame(self.out, SaslOutcome(SASL_OK, data))
         self.phase = Phase.AMQP_HEADER
         self.events.append(SaslDone(True, SASL_OK, self.mechanism))
 
@@ -239,9 +259,21 @@ class Handshake:
             return plain_response(self.options.username, self.options.password)
         if self.mechanism == ANONYMOUS:
             return self.options.container_id.encode()
-        return b""
+        if self.mechanism == EXTERNAL:
+            return b""
+        return self._client().begin(self.mechanism)
+
+    def _client(self) -> SaslClient:
+        client = self.options.sasl_client
+        if client is None:
+            raise ConnectionViolation(
+                ILLEGAL_STATE, f"the server asks for more, and SASL {self.mechanism} has no more to say"
+            )
+        return client
 
     def _on_outcome(self, outcome: SaslOutcome) -> None:
+        if outcome.code == SASL_OK and self.options.sasl_client is not None:
+            self.options.sasl_client.complete(outcome.additional_data)
         self.events.append(SaslDone(outcome.code == SASL_OK, outcome.code, self.mechanism))
         if outcome.code == SASL_OK:
             self.out.write(AMQP_HEADER)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from postroom.amqp.frames.sasl import ANONYMOUS
 
 NEVER_US: Final = 0x7FFF_FFFF_FFFF_FFFF
@@ -13,6 +15,23 @@ MAX_SASL_FRAME_BYTES: Final = 16 * 1024
 
 MAX_ERROR_DESCRIPTION_CHARS: Final = 160
 """An error's description is cut to this where the peer's frames are too small for the whole of it."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SaslClient:
+    """The client's part of a SASL mechanism in which both ends prove that they know a secret."""
+
+    def begin(self, mechanism: str) -> bytes:
+        """The initial response. ``mechanism`` is the one that was chosen."""
+        raise NotImplementedError
+
+    def respond(self, challenge: bytes) -> bytes:
+        """The answer to a challenge of the server. Raises AmqpError where that isn't to be trusted."""
+        raise NotImplementedError
+
+    def complete(self, data: bytes | None) -> None:
+        """The server takes us; ``data`` came with it. Raises AmqpError where that isn't to be trusted."""
+        raise NotImplementedError
 
 
 @final
@@ -37,6 +56,8 @@ class ConnectionOptions:
     """Client, PLAIN."""
     password: str = ""
     """Client, PLAIN."""
+    sasl_client: SaslClient | None = None
+    """Client: for mechanisms other than ANONYMOUS, PLAIN and EXTERNAL."""
 
     # Connection
     max_frame_size_bytes: int = 64 * 1024

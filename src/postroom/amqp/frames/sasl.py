@@ -14,6 +14,9 @@ from postroom.amqp.errors import DecodeError
 
 PLAIN: Final = "PLAIN"
 ANONYMOUS: Final = "ANONYMOUS"
+SCRAM_SHA_256: Final = "SCRAM-SHA-256"
+SCRAM_SHA_512: Final = "SCRAM-SHA-512"
+"""Both ends prove that they know the password, and neither sends it (RFC 5802, RFC 7677)."""
 EXTERNAL: Final = "EXTERNAL"
 """The certificate that TLS has shown says who it is (RFC 4422, appendix A)."""
 

@@ -170,6 +170,7 @@ class ConnectionFactory:
             idle_timeout_ms=self._own.idle_timeout_ms,
             max_frame_size_bytes=self._own.max_frame_size_bytes,
             tls=self._tls,
+            sasl_mechanisms=self._own.sasl_mechanisms,
         )
 
 

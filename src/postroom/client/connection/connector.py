@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from postroom.amqp.engine.options import ConnectionOptions
-from postroom.amqp.frames.sasl import ANONYMOUS, PLAIN
+from postroom.amqp.frames.sasl import ANONYMOUS
+from postroom.client.connection.sign_in import USER_MECHANISMS, ScramSignIn
 from postroom.client.connection.transport import Transport
 from postroom.client.connection.url import BrokerUrl
 from postroom.client.exceptions import ConnectionLostException, JMSSecurityException, JMSTimeoutException
@@ -28,6 +29,8 @@ class Connector:
     idle_timeout_ms: int
     max_frame_size_bytes: int
     tls: ssl.SSLContext | None = None
+    sasl_mechanisms: tuple[str, ...] = USER_MECHANISMS
+    """How a user signs in, best first."""
     container_id: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,14 +74,14 @@ class Connector:
         return transport
 
     def _options(self, broker: BrokerUrl) -> ConnectionOptions:
-        plain = broker.user is not None
         return ConnectionOptions(
             server=False,
             container_id=self.container_id,
             hostname=broker.host,
-            sasl_mechanisms=[PLAIN if plain else ANONYMOUS],
+            sasl_mechanisms=[ANONYMOUS] if broker.user is None else list(self.sasl_mechanisms),
             username=broker.user or "",
             password=broker.password,
+            sasl_client=None if broker.user is None else ScramSignIn(broker.user, broker.password),
             idle_timeout_ms=self.idle_timeout_ms,
             max_frame_size_bytes=self.max_frame_size_bytes,
         )

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from postroom.amqp.encoding.types import MAX_UINT
 from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
+from postroom.client.connection.sign_in import USER_MECHANISMS
 from postroom.client.connection.url import ParsedUrl
 from postroom.client.durations import MS_A_SECOND, check_duration
 
@@ -188,6 +189,7 @@ class FactoryOptions:
     request_timeout_s: float | None
     idle_timeout_ms: int
     max_frame_size_bytes: int
+    sasl_mechanisms: tuple[str, ...] = USER_MECHANISMS
 
     def __post_init__(self) -> None:
         for name in ("connect_timeout_s", "request_timeout_s"):
@@ -237,6 +239,14 @@ def read_flag(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError(f"{text!r} is neither true nor false")
     return text.lower() == "true"
+
+
+def read_mechanisms(text: str) -> tuple[str, ...]:
+    """Some of `USER_MECHANISMS`, with commas between them, best first."""
+    named = tuple(text.upper().split(","))
+    if not set(named) <= set(USER_MECHANISMS):
+        raise ValueError(f"{text!r} has others than {', '.join(USER_MECHANISMS)}")
+    return named
 
 
 def read_seconds(text: str) -> float | None:
@@ -291,6 +301,7 @@ FACTORY_URL_OPTIONS: Final[dict[str, tuple[str, Reader]]] = {
     "jms.requestTimeout": ("request_timeout_s", read_seconds),
     "amqp.idleTimeout": ("idle_timeout_ms", int),
     "amqp.maxFrameSize": ("max_frame_size_bytes", int),
+    "amqp.saslMechanisms": ("sasl_mechanisms", read_mechanisms),
 }
 """The same for the arguments of a connection factory."""
 

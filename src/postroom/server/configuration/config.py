@@ -4,12 +4,14 @@ Read from TOML. Every key that is unknown, of the wrong type or out of its bound
 and line.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, field
 
+from postroom.amqp.frames.sasl import ANONYMOUS, PLAIN
 from postroom.manager.kernel.destination_checks import check_order
 from postroom.manager.kernel.errors import DefinitionInvalid, ManagerError
 from postroom.manager.kernel.name_rules import DEAD_LETTERS
@@ -28,7 +30,12 @@ from postroom.server.addresses import DEFAULT_PORT, is_loopback, split_address
 from postroom.server.configuration.channels import ChannelConfig, CredentialsConfig
 from postroom.server.configuration.dead_letter_handlers import DeadLetterHandlerConfig
 from postroom.server.configuration.http import HttpConfig
-from postroom.server.configuration.passwords import PasswordHashError, parse_hash
+from postroom.server.configuration.passwords import (
+    SCRAM_MECHANISMS,
+    PasswordHashError,
+    parse_hash,
+    scheme_of,
+)
 from postroom.server.configuration.values import (
     Name,
     NotNegative,
@@ -63,6 +70,9 @@ class ListenConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """PEM file with the certificate chain; makes this a TLS listener."""
     tls_key: str | None = None
     """PEM file with the private key; unset: it is in the certificate's file."""
+    mechanisms: list[Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]] | None = None
+    """By which SASL mechanisms users sign in, best first; unset: by each of SCRAM that every user has a
+    verifier for, and by PLAIN where nobody else can read it (TLS, or a loopback address)."""
     websocket: WebSocketConfig | None = None
     """Makes this a listener for [AMQP over WebSocket](amqp.md#over-websocket), in clear or with TLS, and for
     nothing else: `websocket = {}`, or `websocket = { path = "/mq" }`."""
@@ -86,6 +96,15 @@ class ListenConfig(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def allows_anonymous(self) -> bool:
         return is_loopback(self.host) if self.anonymous is None else self.anonymous
+
+    def sasl_mechanisms(self, users: Mapping[str, tuple[str, ...]]) -> list[str]:
+        """What is offered, best first, ANONYMOUS last."""
+        offered: list[str] = list(self.mechanisms or [])
+        if self.mechanisms is None:
+            offered = [each for each in SCRAM_MECHANISMS if users and not without_verifier(users, each)]
+            if self.tls_certificate is not None or is_loopback(self.host):
+                offered.append(PLAIN)
+        return [*offered, ANONYMOUS] if self.allows_anonymous else offered
 
 
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -383,8 +402,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     container_id: Name = "postroom"
     """Container id in the broker's open, and the name of the queue manager; without "@"."""
     listen: list[ListenConfig] = field(default_factory=lambda: [ListenConfig()])
-    users: dict[str, str] = {}
-    """User name → hashed password (`postroom user hash`)."""
+    users: dict[str, str | list[str]] = {}
+    """User name → what is kept of the password (`postroom user hash`), in one form or several."""
     limits: LimitsConfig = LimitsConfig()
     auto_create: AutoCreateConfig = AutoCreateConfig()
     queue_defaults: QueueDefaultsConfig = QueueDefaultsConfig()
@@ -415,7 +434,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
             raise PlacedError(("container_id",), what)
         if not self.listen:
             raise PlacedError(("listen",), "is empty: give at least one address")
-        _check_users(self.users)
+        _check_users(self.passwords)
+        _check_mechanisms(self.listen, self.passwords)
         _check_names("queue", [queue.name for queue in self.queue])
         _check_names("topic", [topic.name for topic in self.topic])
         self._check_queues()
@@ -440,16 +460,48 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
         return ManagerOptions(dead_letter_queue=dead_letter_queue, queue_defaults=defaults)
 
     @property
+    def passwords(self) -> dict[str, tuple[str, ...]]:
+        """User name → what is kept of the password, in one form or several."""
+        return {user: (kept,) if isinstance(kept, str) else tuple(kept) for user, kept in self.users.items()}
+
+    @property
     def data_folder(self) -> Path:
         return Path(self.data)
 
 
-def _check_users(users: dict[str, str]) -> None:
+def _check_users(users: Mapping[str, tuple[str, ...]]) -> None:
     for name, stored in users.items():
-        try:
-            parse_hash(stored)
-        except PasswordHashError as error:
-            raise PlacedError(("users", name), str(error)) from error
+        if not stored:
+            raise PlacedError(("users", name), "is empty: make a password hash with `postroom user hash`")
+        for text in stored:
+            try:
+                parse_hash(text)
+            except PasswordHashError as error:
+                raise PlacedError(("users", name), str(error)) from error
+
+
+def without_verifier(users: Mapping[str, tuple[str, ...]], mechanism: str) -> list[str]:
+    """Users who can't sign in by a SCRAM mechanism."""
+    return [name for name, stored in users.items() if all(scheme_of(text) != mechanism for text in stored)]
+
+
+def _check_mechanisms(listen: list[ListenConfig], users: Mapping[str, tuple[str, ...]]) -> None:
+    for index, each in enumerate(listen):
+        for mechanism in each.mechanisms or []:
+            without = without_verifier(users, mechanism) if mechanism != PLAIN else []
+            if without:
+                what = f"{without[0]!r} of [users] has no {mechanism} verifier"
+                raise PlacedError(
+                    ("listen", index, "mechanisms"), f"{what}: make one with `postroom user hash`"
+                )
+        if users and not each.sasl_mechanisms(users):
+            without = without_verifier(users, SCRAM_MECHANISMS[1])
+            raise PlacedError(
+                ("listen", index),
+                f"nobody can sign in at {each.address!r}: PLAIN would send passwords in clear to another"
+                f" machine, and {without[0]!r} of [users] has no SCRAM verifier: make one with"
+                ' `postroom user hash`, use TLS, or allow it by name: mechanisms = ["PLAIN"]',
+            )
 
 
 def _check_credentials(channels: list[ChannelConfig], known: dict[str, CredentialsConfig]) -> None:

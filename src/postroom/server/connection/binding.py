@@ -25,6 +25,7 @@ from postroom.amqp.engine.events import (
     ProtocolFailed,
     SaslDone,
     SaslInitReceived,
+    SaslResponseReceived,
     SenderDispositionReceived,
     SessionEnded,
     TransferReceived,
@@ -46,6 +47,7 @@ from postroom.manager.kernel.entry import Entry
 from postroom.server.configuration.config import LimitsConfig
 from postroom.server.connection.attach import bind_link
 from postroom.server.connection.registry import Gone
+from postroom.server.connection.sign_in import ScramSignIn, SignInRefused
 from postroom.server.connection.sole_connection import Policy, admit, answer_properties
 from postroom.server.links.bound_link import BoundLink
 from postroom.server.links.xa_context import XaContext
@@ -68,7 +70,7 @@ class ConnectionBinding:
         self,
         broker: "Broker",
         remote: str,
-        anonymous: bool,
+        mechanisms: list[str],
         monotonic_us: int,
         now_us: int,
         outward: "Outward | None" = None,
@@ -76,7 +78,7 @@ class ConnectionBinding:
         self.broker: Final = broker
         self.remote: Final = remote
         self.outward: Final = outward
-        options = _options(broker, anonymous) if outward is None else outward.options(broker.config)
+        options = _options(broker, mechanisms) if outward is None else outward.options(broker.config)
         self.engine: Final = Connection(options, monotonic_us)
         self.user = ANONYMOUS_USER
         self.container_id = ""
@@ -100,7 +102,8 @@ class ConnectionBinding:
         """What links have sent in transactions that are open."""
         self.partial: Final[dict[BoundLink, bytes]] = {}
         """Links on which a message of a transaction is arriving, of which not all frames have come."""
-        self._anonymous: Final = anonymous
+        self._scram: ScramSignIn | None = None
+        """The sign-in that is under way."""
         self._how = Gone.CLOSED
         """How links end whose session ends: CLOSED means by the session's or connection's own orderly end."""
         self._ended: Final[list[LinkDetached]] = []
@@ -116,6 +119,7 @@ class ConnectionBinding:
             SessionEnded: self._on_session_end,
             Opened: self._on_open,
             SaslInitReceived: self._on_sasl_init,
+            SaslResponseReceived: self._on_sasl_response,
             Closed: self._on_close,
             ProtocolFailed: self._on_failure,
             SaslDone: self._on_sasl_done,
@@ -492,12 +496,34 @@ class ConnectionBinding:
     # SASL.
 
     def _on_sasl_init(self, event: SaslInitReceived) -> None:
-        if event.mechanism == ANONYMOUS and self._anonymous:
+        if event.mechanism == ANONYMOUS:
             self.handle(self.engine.sasl_accept(), self._now_us)
-        elif event.mechanism == PLAIN and event.authorize_as in ("", event.username):
+        elif event.mechanism != PLAIN:
+            self._scram = ScramSignIn(event.mechanism, self.broker.verifiers)
+            self._challenge(self._scram, event.response)
+        elif event.authorize_as in ("", event.username):
             self.broker.want_login(self, event.username, event.password)
         else:
             self._reject_login(event.username, event.mechanism)
+
+    def _challenge(self, scram: ScramSignIn, response: bytes) -> None:
+        try:
+            challenge = scram.challenge(response)
+        except SignInRefused as refused:
+            self._reject_login(scram.user, scram.mechanism, str(refused))
+        else:
+            self.handle(self.engine.sasl_challenge(challenge), self._now_us)
+
+    def _on_sasl_response(self, event: SaslResponseReceived) -> None:
+        scram = self._scram
+        assert scram is not None
+        try:
+            proof = scram.finish(event.response)
+        except SignInRefused as refused:
+            self._reject_login(scram.user, scram.mechanism, str(refused))
+        else:
+            self.user = scram.user
+            self.handle(self.engine.sasl_accept(proof), self._now_us)
 
     def _on_sasl_done(self, event: SaslDone) -> None:
         if self.outward is not None and not event.ok:
@@ -512,18 +538,19 @@ class ConnectionBinding:
         else:
             self._reject_login(user, PLAIN)
 
-    def _reject_login(self, user: str, mechanism: str) -> None:
-        log(logging.WARNING, "login-refused", remote=self.remote, user=user, mechanism=mechanism)
+    def _reject_login(self, user: str, mechanism: str, reason: str = "") -> None:
+        why = {"reason": reason} if reason else {}
+        log(logging.WARNING, "login-refused", remote=self.remote, user=user, mechanism=mechanism, **why)
         self.handle(self.engine.sasl_reject(), self._now_us)
 
 
-def _options(broker: "Broker", anonymous: bool) -> ConnectionOptions:
+def _options(broker: "Broker", mechanisms: list[str]) -> ConnectionOptions:
     limits: LimitsConfig = broker.config.limits
     return ConnectionOptions(
         server=True,
         container_id=broker.config.container_id,
-        sasl_mechanisms=[ANONYMOUS, PLAIN] if anonymous else [PLAIN],
-        sasl_required=not anonymous,
+        sasl_mechanisms=mechanisms,
+        sasl_required=ANONYMOUS not in mechanisms,
         max_frame_size_bytes=limits.max_frame_bytes,
         max_sessions=limits.max_sessions,
         idle_timeout_ms=limits.idle_timeout_ms,

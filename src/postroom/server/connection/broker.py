@@ -37,6 +37,7 @@ from postroom.server.connection.binding import ConnectionBinding
 from postroom.server.connection.discard_log import DiscardLog
 from postroom.server.connection.durable_effects import release, release_provisional
 from postroom.server.connection.registry import Registry
+from postroom.server.connection.sign_in import Verifiers
 from postroom.server.links.dynamic_nodes import DynamicNodes
 from postroom.server.links.flow_control import Pacing
 from postroom.server.links.incoming_link import IncomingLink
@@ -144,6 +145,7 @@ class Broker:
         self.ledger_queries: Final[list[LedgerQuery]] = []
         """Looks into the ledger's history; have each run in the thread for them, and answer it."""
         self.logins: Final[list[Login]] = []
+        self.verifiers: Final = Verifiers(config.passwords)
         self.wanted: Final[list[Outward]] = []
         """Connections to be opened; answer each with `connect_outward` or its own ``fail``."""
         self.durable_through = ledger.builder.next_position - 1
@@ -173,7 +175,7 @@ class Broker:
         """As the ledger was told."""
 
     def connect(
-        self, remote: str, anonymous: bool, monotonic_us: int, now_us: int
+        self, remote: str, mechanisms: list[str], monotonic_us: int, now_us: int
     ) -> ConnectionBinding | None:
         """A binding for a connection from ``remote``; None when there are too many or the broker is
         stopping.
@@ -181,7 +183,7 @@ class Broker:
         if self.stopping or len(self.connections) >= self.config.limits.max_connections:
             log(logging.WARNING, "connection-refused", remote=remote, connections=len(self.connections))
             return None
-        binding = ConnectionBinding(self, remote, anonymous, monotonic_us, now_us)
+        binding = ConnectionBinding(self, remote, mechanisms, monotonic_us, now_us)
         self.connections[binding] = None
         self.connections_total += 1
         self.connections_high = max(self.connections_high, len(self.connections))
@@ -196,7 +198,7 @@ class Broker:
         """
         if self.stopping or outward.over:
             return None
-        binding = ConnectionBinding(self, remote, False, monotonic_us, now_us, outward)
+        binding = ConnectionBinding(self, remote, [], monotonic_us, now_us, outward)
         outward.binding = binding
         self.connections[binding] = None
         self.touched[binding] = None

@@ -110,7 +110,8 @@ class Service:
         self._connecting = Connecting(
             config.credentials, config.limits.open_timeout_ms / 1e3, self._open_outward, self._outward_failed
         )
-        self._no_user = unmatched_hash()
+        self._users: Final = config.passwords
+        self._no_user = unmatched_hash(self._users)
         """Checked for names that don't exist, so that the time taken doesn't tell."""
 
     # Start and stop.
@@ -219,22 +220,22 @@ class Service:
 
     def _maker(self, config: ListenConfig) -> Callable[[], SocketConnection]:
         """What makes the connections that are accepted there."""
-        anonymous = config.allows_anonymous
+        mechanisms = config.sasl_mechanisms(self._users)
         if config.websocket is None:
-            return lambda: SocketConnection(self, self._loop, anonymous)
+            return lambda: SocketConnection(self, self._loop, mechanisms)
         # Imported here: who takes none starts sooner.
         from postroom.server.listening.websocket_connection import WebSocketConnection
         from postroom.server.listening.websocket_request import Door
 
         door = Door(config.websocket, is_loopback(config.host))
-        return lambda: WebSocketConnection(self, self._loop, anonymous, door)
+        return lambda: WebSocketConnection(self, self._loop, mechanisms, door)
 
     # Connections.
 
     def connect(self, connection: SocketConnection) -> ConnectionBinding | None:
         broker, remote = self._broker, connection.remote
         if connection.outward is None:
-            binding = broker.connect(remote, connection.anonymous, monotonic_us(), self.clock.now_us())
+            binding = broker.connect(remote, connection.mechanisms, monotonic_us(), self.clock.now_us())
         else:
             binding = broker.connect_outward(connection.outward, remote, monotonic_us(), self.clock.now_us())
         if binding is not None:
@@ -247,7 +248,7 @@ class Service:
 
     async def _open_outward(self, outward: Outward, tls: ssl.SSLContext | None) -> object:
         return await self._loop.create_connection(
-            lambda: SocketConnection(self, self._loop, False, outward),
+            lambda: SocketConnection(self, self._loop, [], outward),
             outward.host,
             outward.port,
             ssl=tls,
@@ -414,13 +415,13 @@ class Service:
         logins = self._broker.logins[:]
         self._broker.logins.clear()
         for login in logins:
-            stored = self._config.users.get(login.user, self._no_user)
+            stored = self._users[login.user][0] if login.user in self._users else self._no_user
             checking = self._loop.run_in_executor(self._pool, verify_password, login.password, stored)
             checking.add_done_callback(functools.partial(self._have_checked, login))
 
     def _have_checked(self, login: Login, checking: "asyncio.Future[bool]") -> None:
         if login.binding in self._sockets and not checking.cancelled():
-            known = login.user in self._config.users
+            known = login.user in self._users
             login.binding.login_decided(login.user, known and checking.result(), self.clock.now_us())
             self.turns.schedule()
 

@@ -42,10 +42,11 @@ class SocketConnection(asyncio.Protocol):
         self,
         owner: Owner,
         loop: asyncio.AbstractEventLoop,
-        anonymous: bool,
+        mechanisms: list[str],
         outward: "Outward | None" = None,
     ) -> None:
-        self.anonymous = anonymous
+        self.mechanisms = mechanisms
+        """SASL mechanisms that the client is offered."""
         self.outward = outward
         """What the broker has opened it for; None: it was accepted."""
         self.remote = "?"

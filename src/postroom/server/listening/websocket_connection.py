@@ -26,8 +26,10 @@ take no longer ones."""
 class WebSocketConnection(SocketConnection):
     """Between one transport and one `ConnectionBinding`, with a WebSocket in between."""
 
-    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, anonymous: bool, door: "Door") -> None:
-        super().__init__(owner, loop, anonymous)
+    def __init__(
+        self, owner: Owner, loop: asyncio.AbstractEventLoop, mechanisms: list[str], door: "Door"
+    ) -> None:
+        super().__init__(owner, loop, mechanisms)
         self._websocket: Final = WebSocket(door)
         self._rounds_left = ROUNDS_AFTER_CLOSE
         self._cut: asyncio.TimerHandle | None = None

@@ -32,6 +32,7 @@ from postroom.amqp.frames.performatives import (
     Target,
     Transfer,
 )
+from postroom.amqp.frames.sasl import ANONYMOUS
 from postroom.amqp.message.sections import Message, Properties
 from postroom.manager.transactions.xa_branch import branches_of
 from postroom.model.xa import BranchState, XaFlag, Xid
@@ -153,7 +154,7 @@ def spoken(neighbour: Neighbour, sentences: list[tuple[int, int]]) -> Speech:
 def hear(neighbour: Neighbour, speech: Speech, piece_bytes: int) -> ConnectionBinding:
     """The opening, and when that is answered the rest in pieces; then the connection is lost."""
     broker = neighbour.broker
-    binding = broker.connect("speaker", True, 0, NOW_US)
+    binding = broker.connect("speaker", [ANONYMOUS], 0, NOW_US)
     assert binding is not None
     starts = [0, *range(speech.opening_bytes, len(speech.said), piece_bytes), len(speech.said)]
     for start, end in itertools.pairwise(starts):

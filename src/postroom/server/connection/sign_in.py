@@ -1,0 +1,92 @@
+"""Signing in by SCRAM (RFC 5802, RFC 7677): both ends prove that they know the password, neither sends it.
+
+The library `scramp` speaks the protocol; here stands which users there are, and that names that don't exist
+are answered as others are.
+"""
+
+import hashlib
+import hmac
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped]
+
+from postroom.server.configuration.passwords import (
+    ITERATIONS,
+    KEY_BYTES,
+    SALT_BYTES,
+    ScramVerifier,
+    parse_hash,
+)
+
+
+class SignInRefused(Exception):
+    """The client hasn't shown that it knows the password of a user, or speaks another protocol."""
+
+
+class Verifiers:
+    """The users of a broker by what they can sign in with."""
+
+    def __init__(self, users: Mapping[str, tuple[str, ...]]) -> None:
+        """``users``: name → what is kept of the password, in one form or several."""
+        self._made: Final[dict[tuple[str, str], ScramVerifier]] = {}
+        known = hashlib.sha256()
+        for user, kept in sorted(users.items()):
+            for text in kept:
+                known.update(text.encode())
+                verifier = parse_hash(text)
+                if isinstance(verifier, ScramVerifier):
+                    self._made[user, verifier.mechanism] = verifier
+        self._secret: Final = known.digest()
+        """Salts of unknown names come of it, the same after a restart as before."""
+
+    def of(self, user: str, mechanism: str) -> ScramVerifier:
+        """What ``user`` must match; for an unknown name what nobody matches, and looks like the others'."""
+        return self._made.get((user, mechanism)) or self._unmatched(user, mechanism)
+
+    def _unmatched(self, user: str, mechanism: str) -> ScramVerifier:
+        like = next((made for (_, other), made in self._made.items() if other == mechanism), None)
+        size = KEY_BYTES[mechanism]
+        salt = hmac.digest(self._secret, f"{mechanism} {user}".encode(), "sha256")
+        return ScramVerifier(
+            mechanism,
+            ITERATIONS if like is None else like.iterations,
+            salt[: SALT_BYTES if like is None else len(like.salt)],
+            os.urandom(size),
+            os.urandom(size),
+        )
+
+
+class ScramSignIn:
+    """One client's way in: `challenge`, then `finish`."""
+
+    def __init__(self, mechanism: str, verifiers: Verifiers) -> None:
+        self.mechanism: Final = mechanism
+        self.user = ""
+        """Whom the client says it is; it is so once `finish` has returned."""
+        self._verifiers: Final = verifiers
+        self._server: Final = ScramMechanism(mechanism).make_server(self._authenticate)
+
+    def _authenticate(self, user: str) -> tuple[bytes, bytes, bytes, int]:
+        self.user = user
+        kept = self._verifiers.of(user, self.mechanism)
+        return kept.salt, kept.stored_key, kept.server_key, kept.iterations
+
+    def challenge(self, response: bytes) -> bytes:
+        """The server's first message for the client's first. Raises `SignInRefused`."""
+        try:
+            self._server.set_client_first(response.decode())
+            message: str = self._server.get_server_first()
+        except (ScramException, UnicodeDecodeError) as error:
+            raise SignInRefused(str(error)) from error
+        return message.encode()
+
+    def finish(self, response: bytes) -> bytes:
+        """The server's last message, which proves that it knows the user, too. Raises `SignInRefused`."""
+        try:
+            self._server.set_client_final(response.decode())
+            message: str = self._server.get_server_final()
+        except (ScramException, UnicodeDecodeError) as error:
+            raise SignInRefused(str(error)) from error
+        return message.encode()
