@@ -7,8 +7,8 @@ Each public class of ``postroom.client.aio`` becomes a class of the same name in
 with the same methods and arguments; each method runs its asyncio twin in the connection's own thread
 (``client/sync/portal.py``) and waits for it. Methods that begin with an underscore are left out.
 
-What has no connection of its own, and only drives others, is translated word by word instead: it runs in the
-caller's thread, over the sync face.
+What has no connection of its own, and only drives others, runs in the caller's thread instead
+(``client/sync/caller.py``), over the sync face.
 """
 
 from __future__ import annotations
@@ -25,14 +25,31 @@ ASYNC = ROOT / "src" / "postroom" / "client" / "aio"
 SYNC = ROOT / "src" / "postroom" / "client" / "sync"
 PACKAGE = "postroom.client"
 FILES = (
-    *("closable", "producer", "consumer", "requestor", "management_client", "message_store"),
+    *("producer", "consumer", "requestor", "management_client", "message_store"),
     *("temporary_destinations", "session", "context", "xa", "connection"),
+    *("transaction", "transaction_manager", "postgresql"),
 )
+DRIVEN = {
+    "transaction": ("Resource", "Transaction"),
+    "transaction_manager": ("TransactionManager",),
+    "postgresql": ("PostgreSQLResource",),
+}
+"""Files with what runs in the caller's thread, and its classes."""
 
-TRANSLATED = ("transaction", "transaction_manager", "postgresql")
-
+WRITTEN = dict.fromkeys(("Closable", "Face", "Portal"), "portal")
+WRITTEN |= dict.fromkeys(("Driven", "awaited", "waiting_here"), "caller")
+"""Names of the sync face that are not generated, and where they are."""
 FACTORY = "ConnectionFactory"
-"""The one class that applications make by themselves, and that opens the thread."""
+MANAGER = "TransactionManager"
+MADE = (FACTORY, MANAGER, "PostgreSQLResource")
+"""What applications make by themselves; the factory opens the thread."""
+PROTOCOL = "Protocol"
+AWAITED = ("Resource", "PostgreSQLResource", "AsyncConnection")
+"""Types of arguments that are of the sync face, and that the asyncio twin awaits."""
+TWINS = {"AsyncConnection": "Connection"}
+"""Of other libraries: what the sync face has in the place of a class."""
+MAX_STATEMENT = 102
+"""Characters, in a method."""
 OPENING = "Opening"
 CLOSES = {"Connection": "is_closed", "JMSContext": "is_connection_closed"}
 """They end the thread, when their connection is closed: that may have been refused."""
@@ -52,26 +69,14 @@ WORDS = (
     ("await ", ""),
     (f"{PACKAGE}.aio", f"{PACKAGE}.sync"),
 )
-DRIVEN_WORDS = (
-    ("async def ", "def "),
-    ("__aenter__", "__enter__"),
-    ("__aexit__", "__exit__"),
-    ("AsyncConnection", "Connection"),
-    ("asyncio", "sync"),
-    *WORDS,
-)
-GENERATED = """
-Generated from aio/{name}.py by tools/async_to_sync.py: change that, and run the tool.
-"""
 HEADER = '''"""{summary}
 
 Generated from aio/{name}.py by tools/async_to_sync.py: change that, and run the tool.
-"""
+{rest}"""
 
 from __future__ import annotations
 
 '''
-
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -102,9 +107,10 @@ def read_source(name: str) -> Source:
         elif isinstance(node, ast.Import):
             source.modules.update(alias.name for alias in node.names)
     for node in tree.body:
-        for defined in names_defined(node):
+        for defined in set(names_defined(node)) - {"__all__"}:
             source.origins[defined] = f"{PACKAGE}.aio.{name}"
-    source.classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and is_generated(node)]
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and is_generated(node)]
+    source.classes = [node for node in classes if node.name in DRIVEN.get(name, (node.name,))]
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     source.functions = [node for node in functions if opened_by(node) is not None]
     return source
@@ -142,32 +148,32 @@ class Generator:
     def __init__(self, source: Source, homes: dict[str, str]) -> None:
         self.source = source
         self.homes = homes
-        """The file in which each generated class is."""
-        self.used: set[str] = set()
+        """The file in which each class of the sync face is."""
+        self.is_driven = source.name in DRIVEN
 
     def file(self) -> str:
         """The whole text, not yet formatted."""
-        classes = [self.function(node) for node in self.source.functions]
-        classes += [self.class_(node) for node in self.source.classes]
-        summary = sync_words((ast.get_docstring(self.source.tree) or "").split("\n")[0]).replace(
-            "asyncio", "sync"
+        defined = [self.function(node) for node in self.source.functions]
+        defined += [self.class_(node) for node in self.source.classes]
+        summary, _, rest = sync_words(ast.get_docstring(self.source.tree) or "").partition("\n")
+        header = HEADER.format(
+            summary=summary.replace("asyncio", "sync"),
+            name=self.source.name,
+            rest=f"{rest}\n" if self.is_driven else "",
         )
-        header = HEADER.format(summary=summary, name=self.source.name)
-        return header + self.imports() + "\n\n" + "\n\n".join(classes)
+        return header + self.imports() + "\n\n" + "\n\n".join(defined)
 
     def imports(self) -> str:
-        lines = [
-            f"from {PACKAGE}.aio import {self.source.name} as aio",
-            f"from {PACKAGE}.sync.portal import Portal",
-        ]
+        """All that the source imports, from this face where that has it: ruff drops what isn't used."""
         own = {node.name for node in self.source.classes} | {node.name for node in self.source.functions}
-        for name in sorted(self.used - own):
-            if name in self.source.modules:
-                lines.append(f"import {name}")
-            elif name in self.homes:
-                lines.append(f"from {PACKAGE}.sync.{self.homes[name]} import {name}")
-            elif name in self.source.origins:
-                lines.append(f"from {self.source.origins[name]} import {name}")
+        lines = [f"from {PACKAGE}.aio import {self.source.name} as aio"]
+        lines += [f"import {name}" for name in sorted(self.source.modules)]
+        others = {name: f"{PACKAGE}.sync.{home}" for name, home in self.homes.items()}
+        lines += [
+            f"from {module} import {TWINS.get(name, name)}"
+            for name, module in (self.source.origins | others).items()
+            if name not in own and (name not in TWINS.values() or not self.is_driven)
+        ]
         exported = ", ".join(f'"{name}"' for name in sorted(own))
         return "\n".join(lines) + f"\n\n__all__ = [{exported}]\n"
 
@@ -178,29 +184,25 @@ class Generator:
         return "\n".join([self.head(node).removeprefix("    "), docstring(node, 4), body]) + "\n"
 
     def class_(self, node: ast.ClassDef) -> str:
-        methods = [self.init(node)]
-        methods += [self.method(node, item) for item in methods_of(node) if is_public(item)]
-        bases = self.bases(node)
-        self.used.update(bases)
+        methods = [self.method(node, item) for item in methods_of(node) if is_public(item)]
+        bases = [name for name in map(ast.unparse, node.bases) if name in self.homes or name == PROTOCOL]
+        if not bases and node.name != FACTORY:
+            bases = ["Driven" if self.is_driven else "Face"]
+        if PROTOCOL not in bases:
+            methods.insert(0, self.init(node))
         head = f"class {node.name}({', '.join(bases)}):" if bases else f"class {node.name}:"
         return f"{head}\n{docstring(node, 4)}\n" + "\n".join(methods)
 
-    def bases(self, node: ast.ClassDef) -> list[str]:
-        """Those that have twins."""
-        return [name for name in map(ast.unparse, node.bases) if name in self.homes]
-
     def init(self, node: ast.ClassDef) -> str:
-        if node.name == FACTORY:
-            original = next(item for item in methods_of(node) if item.name == "__init__")
-            head = self.head(original)
-            return f"{head}\n        self._inner = aio.{FACTORY}({call_arguments(original)})\n"
-        head = f"    def __init__(self, portal: Portal, inner: aio.{node.name}) -> None:\n"
-        if self.bases(node):
-            return (
-                f"{head}        super().__init__(portal, inner)\n"
-                f"        self._inner: aio.{node.name} = inner\n"
-            )
-        return f"{head}        self._portal = portal\n        self._inner = inner\n"
+        """Those that others make get the twin; those that applications make, make it."""
+        inner = f"    _inner: aio.{node.name}\n"
+        if node.name not in MADE:
+            return inner
+        original = next(item for item in methods_of(node) if item.name == "__init__")
+        made = f"aio.{node.name}({call_arguments(original)})"
+        if node.name == MANAGER:
+            made = f"waiting_here({made})"
+        return f"{inner}\n{self.head(original)}\n        self._inner = {made}\n"
 
     def head(self, node: Method) -> str:
         """The ``def`` line, with the same arguments."""
@@ -208,11 +210,11 @@ class Generator:
         if opened_by(node) is not None:
             assert isinstance(given, ast.Subscript)
             given = given.slice
-        for part in [node.args, given]:
-            if part is not None:
-                self.used |= {found.id for found in ast.walk(part) if isinstance(found, ast.Name)}
         returns = f" -> {ast.unparse(given)}" if given is not None else ""
-        return f"    def {RENAMED.get(node.name, node.name)}({ast.unparse(node.args)}){returns}:"
+        text = f"    def {RENAMED.get(node.name, node.name)}({ast.unparse(node.args)}){returns}:"
+        for asynchronous, plain in TWINS.items():
+            text = text.replace(asynchronous, plain)
+        return text
 
     def method(self, owner: ast.ClassDef, node: Method) -> str:
         lines = [f"    @{ast.unparse(decorator)}" for decorator in node.decorator_list]
@@ -220,41 +222,33 @@ class Generator:
         text = docstring(node, 8)
         if text:
             lines.append(text)
-        lines += [f"        {line}" for line in self.body(owner.name, node)]
+        if PROTOCOL not in map(ast.unparse, owner.bases):
+            lines += [f"        {line}" for line in self.body(owner.name, node)]
         return "\n".join(lines) + "\n"
 
     def body(self, owner: str, node: Method) -> list[str]:
+        call = f"self._inner.{node.name}({call_arguments(node)})"
         opened = opened_by(node)
         if opened is not None:
-            call = f"self._inner.{node.name}({call_arguments(node)})"
-            return [f"return {opened}(self._portal, self._portal.call({call}.open()))"]
+            return wrapping(opened, f"{call}.open()")
         if not isinstance(node, ast.AsyncFunctionDef):
-            return self.plain_body(owner, node)
+            return self.plain_body(node)
         if node.name == "__aenter__":
-            return ["return self"]
+            return [*(["self._portal.call(self._inner.__aenter__())"] * (len(node.body) > 1)), "return self"]
         if node.name == "__aexit__":
             return leaving(node)
-        call = f"self._inner.{node.name}({call_arguments(node)})"
         if owner == FACTORY:
             assert node.returns is not None
-            return [
-                f"portal, inner = Portal.open(lambda: {call})",
-                f"return {ast.unparse(node.returns)}(portal, inner)",
-            ]
-        if node.name == "close":
-            return closing(owner, call)
+            return [f"return {ast.unparse(node.returns)}(*Portal.open(lambda: {call}))"]
+        if node.name == "close" and not self.is_driven:
+            return closing(owner)
         if node.name == "__anext__":
-            return [
-                "if not self._portal.is_running:",
-                "    raise StopIteration",
-                "try:",
-                f"    return self._portal.received(self._portal.call({call}))",
-                "except StopAsyncIteration:",
-                "    raise StopIteration from None",
-            ]
+            return ["return self._portal.next(self._inner)"]
+        if node.returns is not None and ast.unparse(node.returns) in self.homes:
+            return wrapping(ast.unparse(node.returns), call)
         return self.result(node, f"self._portal.call({call})")
 
-    def plain_body(self, owner: str, node: ast.FunctionDef) -> list[str]:
+    def plain_body(self, node: ast.FunctionDef) -> list[str]:
         """What waits for nothing is asked of the twin as it is; what returns its own object still does."""
         if node.name in RENAMED:
             return ["return self"]
@@ -275,8 +269,16 @@ class Generator:
         if returns in MESSAGES:
             return [f"return self._portal.received({call})"]
         if returns in self.homes:
-            return [f"return {returns}(self._portal, {call})"]
+            return [f"return {returns}({'' if self.is_driven else 'self._portal, '}{call})"]
         return [call if returns == "None" else f"return {call}"]
+
+
+def wrapping(kind: str, call: str) -> list[str]:
+    """What the twin makes, as one of this face: in one line, if that is not too long."""
+    line = f"return {kind}(self._portal, self._portal.call({call}))"
+    if len(line) <= MAX_STATEMENT:
+        return [line]
+    return [f"making = {call}", f"return {kind}(self._portal, self._portal.call(making))"]
 
 
 def leaving(node: ast.AsyncFunctionDef) -> list[str]:
@@ -289,19 +291,12 @@ def leaving(node: ast.AsyncFunctionDef) -> list[str]:
     return ["if self._portal.is_running:", f"    self._portal.call(self._inner.__aexit__({names}))"]
 
 
-def closing(owner: str, call: str) -> list[str]:
+def closing(owner: str) -> list[str]:
     """``close`` of a connection ends its thread; after that, closing anything again does nothing."""
-    lines = ["if self._portal.is_running:"]
     if owner in CLOSES:
-        return [
-            *lines,
-            "    try:",
-            f"        self._portal.call({call})",
-            "    finally:",
-            f"        if self._inner.{CLOSES[owner]}:",
-            "            self._portal.stop()",
-        ]
-    return [*lines, f"    self._portal.call({call})"]
+        ending = [f"    if self._inner.{CLOSES[owner]}:", "        self._portal.stop()"]
+        return ["try:", "    self._close()", "finally:", *ending]
+    return ["self._close()"]
 
 
 def methods_of(node: ast.ClassDef) -> list[Method]:
@@ -313,16 +308,26 @@ def is_public(node: Method) -> bool:
 
 
 def call_arguments(node: Method) -> str:
-    """The arguments handed on as they came; functions that are called back, as the portal calls them."""
-    positional = [handed_on(each) for each in [*node.args.posonlyargs, *node.args.args] if each.arg != "self"]
-    return ", ".join(positional + [f"{each.arg}={handed_on(each)}" for each in node.args.kwonlyargs])
+    """The arguments handed on as they came; functions that are called back, as the portal calls them; what is
+    of this face, as something to be awaited.
+    """
+    given = [handed_on(each) for each in [*node.args.posonlyargs, *node.args.args] if each.arg != "self"]
+    if node.args.vararg is not None:
+        given.append(f"*map(awaited, {node.args.vararg.arg})")
+    return ", ".join(given + [f"{each.arg}={handed_on(each)}" for each in node.args.kwonlyargs])
 
 
 def handed_on(argument: ast.arg) -> str:
-    named = ast.walk(argument.annotation) if argument.annotation is not None else []
-    if any(isinstance(found, ast.Name) and found.id in CALLBACKS for found in named):
+    names = names_in(argument)
+    if any(name in CALLBACKS for name in names):
         return f"self._portal.callback({argument.arg})"
-    return argument.arg
+    return f"awaited({argument.arg})" if any(name in AWAITED for name in names) else argument.arg
+
+
+def names_in(argument: ast.arg) -> list[str]:
+    """The names that the type of an argument is made of."""
+    found = ast.walk(argument.annotation) if argument.annotation is not None else []
+    return [each.id for each in found if isinstance(each, ast.Name)]
 
 
 def docstring(node: ast.ClassDef | Method, indent: int) -> str:
@@ -344,26 +349,18 @@ def sync_words(text: str) -> str:
     return text
 
 
-def translated(name: str) -> str:
-    """A file word by word, with a line that says so below its first."""
-    text = (ASYNC / f"{name}.py").read_text()
-    for asynchronous, plain in DRIVEN_WORDS:
-        text = text.replace(asynchronous, plain)
-    first, rest = text.split("\n", 1)
-    if first.endswith('"""') and len(first) > len('"""'):
-        return f'{first[:-3]}\n{GENERATED.format(name=name)}"""\n{rest}'
-    return f"{first}\n{GENERATED.format(name=name)}{rest}"
-
-
 OWN_IMPORTS = 'lint.isort.known-first-party = ["postroom"]'
 """Told to ruff, which else looks for the files, some of which may not be written yet."""
+NO_COMMAS = ("lint.isort.split-on-trailing-comma = false", "format.skip-magic-trailing-comma = true")
+"""Of imports that were longer before some of their names were dropped."""
 
 
 def formatted(text: str, path: Path) -> str:
-    """As ruff would have it: sorted imports, wrapped lines."""
+    """As ruff would have it: imports that are used, sorted, and wrapped lines."""
     ruff = [sys.executable, "-m", "ruff"]
-    sort = ["check", "--select", "I", "--config", OWN_IMPORTS, "--fix", "--quiet"]
-    for command in (sort, ["format", "--quiet"]):
+    sort = ["check", "--select", "I,F401", "--config", OWN_IMPORTS, "--fix", "--quiet"]
+    sort += ["--config", NO_COMMAS[0]]
+    for command in (sort, ["format", "--quiet", "--config", NO_COMMAS[1]]):
         done = subprocess.run(
             [*ruff, *command, "--stdin-filename", str(path), "-"],
             input=text,
@@ -378,9 +375,8 @@ def formatted(text: str, path: Path) -> str:
 def generate() -> dict[Path, str]:
     """All files of the sync face."""
     sources = [read_source(name) for name in FILES]
-    homes = {node.name: source.name for source in sources for node in source.classes}
+    homes = {node.name: source.name for source in sources for node in source.classes} | WRITTEN
     texts = {SYNC / f"{source.name}.py": Generator(source, homes).file() for source in sources}
-    texts |= {SYNC / f"{name}.py": translated(name) for name in TRANSLATED}
     return {path: formatted(text, path) for path, text in texts.items()}
 
 

@@ -6,11 +6,13 @@ needs no trace. The words are those of X/Open XA and Jakarta Transactions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
-from postroom.client.aio.futures import result_of, to_its_end
 from postroom.client.exceptions import (
     DecisionLogException,
     IllegalStateException,
@@ -36,9 +38,10 @@ from postroom.client.transactions.two_phase import (
 )
 from postroom.model.xa import XaCode, XaFlag, Xid, is_rolled_back
 
-__all__ = ["Branch", "Resource", "SecondPhase", "Shared", "Transaction"]
+__all__ = ["Branch", "Resource", "SecondPhase", "Shared", "Transaction", "Waits"]
 
 OnStep = Callable[[Step, str], None]
+T = TypeVar("T")
 
 
 class Resource(Protocol):
@@ -81,52 +84,63 @@ class Branch:
         """What it last answered, if that was an error."""
 
 
+class Waits:
+    """How a transaction waits: as a task of asyncio. The blocking face has its own."""
+
+    def __init__(self) -> None:
+        self._running: Final[set[asyncio.Task[Any]]] = set()
+
+    async def result_of(self, future: Future[T]) -> T:
+        """What another thread promised."""
+        return await asyncio.wrap_future(future)
+
+    async def to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do ``work`` to its end, even if who waits for it is cancelled."""
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+
 class Shared:
     """What the transactions of a transaction manager share."""
 
-    def __init__(self, log: DecisionLog, on_step: OnStep) -> None:
+    def __init__(self, log: DecisionLog, on_step: OnStep, waits: Waits) -> None:
         self.log: Final = log
         self.on_step: Final = on_step
+        self.waits: Final = waits
         self.live: Final[set[bytes]] = set()
         """Transactions that are under way; recovery leaves them alone."""
         self.settled: Final[set[str]] = set()
         """Resource managers in which nothing of an earlier transaction is left open."""
 
 
-class Recover(Protocol):
-    """:meth:`TransactionManager.recover`."""
-
-    async def __call__(self, *resources: Resource) -> Recovery:
-        """End what was left open in ``resources``."""
-
-
 class SecondPhase:
     """Tells branches what was decided, and keeps what was decided otherwise."""
 
     def __init__(self, shared: Shared) -> None:
-        self._log = shared.log
-        self._settled = shared.settled
+        self._shared = shared
         self.on_step = shared.on_step
 
     async def commit(self, branch: Branch, outcomes: list[HeuristicOutcome], again: bool = False) -> Answer:
         """Tell ``branch`` to commit; what it did instead is added to ``outcomes``."""
         self.on_step(Step.COMMITTING, branch.name)
-        code = XaCode.XA_OK
-        try:
-            await branch.resource.commit(branch.xid)
-        except XAException as error:
-            branch.error, code = error, error.error_code
+        code = await self._code_of(branch, branch.resource.commit(branch.xid))
         return await self._heard(branch, COMMIT, code, after_commit(code, again), outcomes)
 
     async def roll_back(self, branch: Branch, outcomes: list[HeuristicOutcome]) -> Answer:
         """Tell ``branch`` to roll back; what it did instead is added to ``outcomes``."""
         self.on_step(Step.ROLLING_BACK, branch.name)
-        code = XaCode.XA_OK
-        try:
-            await branch.resource.rollback(branch.xid)
-        except XAException as error:
-            branch.error, code = error, error.error_code
+        code = await self._code_of(branch, branch.resource.rollback(branch.xid))
         return await self._heard(branch, ROLLBACK, code, after_rollback(code), outcomes)
+
+    async def _code_of(self, branch: Branch, verb: Awaitable[None]) -> XaCode:
+        try:
+            await verb
+        except XAException as error:
+            branch.error = error
+            return error.error_code
+        return XaCode.XA_OK
 
     async def _heard(
         self,
@@ -140,21 +154,15 @@ class SecondPhase:
             name = branch_name(branch.xid, branch.name)
             kept = XaCode.XA_HEURHAZ if code == XaCode.XAER_NOTA else code
             outcomes.append(HeuristicOutcome(branch.xid.gtrid, name, decision, kept, now_ms()))
-            await result_of(self._log.note_heuristic(outcomes[-1]))
-        if code in COMPLETED_HEURISTICALLY:
-            await self._forget(branch)
+            await self._shared.waits.result_of(self._shared.log.note_heuristic(outcomes[-1]))
+        if code in COMPLETED_HEURISTICALLY:  # once it is in the log: else the next recovery finds it
+            with suppress(XAException):
+                await branch.resource.forget(branch.xid)
         if answer is Answer.UNHEARD:
-            self._settled.discard(branch.name)
+            self._shared.settled.discard(branch.name)
         else:
             self.on_step(Step.COMMITTED if decision == COMMIT else Step.ROLLED_BACK, branch.name)
         return answer
-
-    async def _forget(self, branch: Branch) -> None:
-        """Only once it is in the log: what isn't forgotten is found by the next recovery."""
-        try:
-            await branch.resource.forget(branch.xid)
-        except XAException:
-            return
 
 
 class Transaction:
@@ -174,7 +182,7 @@ class Transaction:
         gtrid: bytes,
         resources: tuple[Resource, ...],
         shared: Shared,
-        recover: Recover,
+        recover: Callable[[Resource], Awaitable[Recovery]],
     ) -> None:
         self._gtrid = gtrid
         self._resources = resources
@@ -211,14 +219,14 @@ class Transaction:
             for resource in self._resources:
                 await self.enlist(resource)
         except BaseException:
-            await to_its_end(self._abandon)
+            await self._shared.waits.to_its_end(self._abandon())
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await to_its_end(self._commit if error is None else self._abandon)
+        await self._shared.waits.to_its_end(self._commit() if error is None else self._abandon())
 
     async def enlist(self, resource: Resource) -> None:
         """Take a further resource in: what is done in it from now on belongs to the transaction.
@@ -325,7 +333,7 @@ class Transaction:
             raise_rolled_back(error)
             raise
         self._status = TransactionStatus.UNKNOWN
-        await result_of(written)
+        await self._shared.waits.result_of(written)
         self._status = TransactionStatus.COMMITTING
         self._notify(Step.DECIDED, "")
 
@@ -364,10 +372,8 @@ class Transaction:
         if branch.is_ended:
             return
         branch.is_ended = True
-        try:
+        with suppress(XAException):  # it says why when it is rolled back
             await branch.resource.end(branch.xid, XaFlag.TMFAIL)
-        except XAException:
-            return  # it says why when it is rolled back
 
     def _notify(self, step: Step, name: str) -> None:
         self._second_phase.on_step(step, name)

@@ -15,8 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import TracebackType
 
-from postroom.client.aio.futures import result_of
-from postroom.client.aio.transaction import Branch, OnStep, Resource, SecondPhase, Shared, Transaction
+from postroom.client.aio.transaction import Branch, OnStep, Resource, SecondPhase, Shared, Transaction, Waits
 from postroom.client.exceptions import IllegalStateException, XAException
 from postroom.client.transactions.decision_log import DEFAULT_MAX_UNFINISHED, DecisionLog
 from postroom.client.transactions.decision_records import Decision, HeuristicOutcome
@@ -49,6 +48,7 @@ class TransactionManager:
         self._folder = Path(folder)
         self._max_unfinished = max_unfinished
         self._on_step = on_step
+        self._waits = Waits()
         self._opened: tuple[Shared, XidMaker] | None = None
 
     async def __aenter__(self) -> TransactionManager:
@@ -64,7 +64,7 @@ class TransactionManager:
         """Open the decision log. Raises DecisionLogException: in use, damaged, or not to be written."""
         if self._opened is None:
             log = DecisionLog(self._folder, self._max_unfinished)
-            self._opened = Shared(log, self._on_step), XidMaker(log.owner_id, log.epoch)
+            self._opened = Shared(log, self._on_step, self._waits), XidMaker(log.owner_id, log.epoch)
 
     async def close(self) -> None:
         """Close the decision log; transactions that haven't decided yet can't commit any more."""
@@ -150,7 +150,7 @@ class TransactionManager:
 
         Branches of it that are still prepared will be rolled back by the next recovery.
         """
-        await result_of(self._open_state()[0].log.forget(gtrid))
+        await self._waits.result_of(self._open_state()[0].log.forget(gtrid))
 
     def _open_state(self) -> tuple[Shared, XidMaker]:
         if self._opened is None:

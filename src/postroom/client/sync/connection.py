@@ -21,12 +21,11 @@ from postroom.client.connection.tls import TlsOptions
 from postroom.client.destinations import Destination, Queue
 from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.connection_state import ExceptionListener
-from postroom.client.sync.closable import Closable
 from postroom.client.sync.consumer import MessageConsumer, QueueBrowser
 from postroom.client.sync.context import JMSContext
 from postroom.client.sync.management_client import ManagementClient
 from postroom.client.sync.message_store import MessageStore
-from postroom.client.sync.portal import Portal
+from postroom.client.sync.portal import Closable, Portal
 from postroom.client.sync.producer import MessageProducer
 from postroom.client.sync.requestor import Requestor
 from postroom.client.sync.session import Session, TransactedSession
@@ -77,6 +76,8 @@ class ConnectionFactory:
     none.
     """
 
+    _inner: aio.ConnectionFactory
+
     def __init__(
         self,
         url: str = "amqp://127.0.0.1:5672",
@@ -108,8 +109,7 @@ class ConnectionFactory:
         Raises ConnectionLostException (nobody listens there, or not an AMQP broker), JMSSecurityException
         (wrong user or password), InvalidClientIDException (the client id is in use), JMSTimeoutException.
         """
-        portal, inner = Portal.open(lambda: self._inner.create_connection())
-        return Connection(portal, inner)
+        return Connection(*Portal.open(lambda: self._inner.create_connection()))
 
     def create_context(
         self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, recover: RecoverMode | None = None
@@ -117,8 +117,7 @@ class ConnectionFactory:
         """The short form: a connection and a session on it. Raises as :meth:`create_connection` and
         :meth:`Connection.create_session`.
         """
-        portal, inner = Portal.open(lambda: self._inner.create_context(acknowledge_mode, recover=recover))
-        return JMSContext(portal, inner)
+        return JMSContext(*Portal.open(lambda: self._inner.create_context(acknowledge_mode, recover=recover)))
 
 
 class Connection(Closable):
@@ -129,9 +128,7 @@ class Connection(Closable):
     open has a session to itself, which closes with it. ``create_session`` is JMS's.
     """
 
-    def __init__(self, portal: Portal, inner: aio.Connection) -> None:
-        super().__init__(portal, inner)
-        self._inner: aio.Connection = inner
+    _inner: aio.Connection
 
     @property
     def client_id(self) -> str:
@@ -194,23 +191,19 @@ class Connection(Closable):
         The others are those of :meth:`Session.create_consumer`. Raises as that, and JMSException for
         arguments that don't go together.
         """
-        return MessageConsumer(
-            self._portal,
-            self._portal.call(
-                self._inner.consumer(
-                    destination,
-                    selector,
-                    prefetch=prefetch,
-                    no_local=no_local,
-                    subscription=subscription,
-                    durable=durable,
-                    shared=shared,
-                    settle_second=settle_second,
-                    exclusive=exclusive,
-                    create=create,
-                ).open()
-            ),
-        )
+        making = self._inner.consumer(
+            destination,
+            selector,
+            prefetch=prefetch,
+            no_local=no_local,
+            subscription=subscription,
+            durable=durable,
+            shared=shared,
+            settle_second=settle_second,
+            exclusive=exclusive,
+            create=create,
+        ).open()
+        return MessageConsumer(self._portal, self._portal.call(making))
 
     def producer(
         self,
@@ -220,12 +213,8 @@ class Connection(Closable):
         send_timeout_ms: int | None = None,
     ) -> MessageProducer:
         """A producer for a queue or topic, or with None for any; see :meth:`Session.create_producer`."""
-        return MessageProducer(
-            self._portal,
-            self._portal.call(
-                self._inner.producer(destination, settled=settled, send_timeout_ms=send_timeout_ms).open()
-            ),
-        )
+        making = self._inner.producer(destination, settled=settled, send_timeout_ms=send_timeout_ms).open()
+        return MessageProducer(self._portal, self._portal.call(making))
 
     def browser(self, queue: str | Queue, selector: str | None = None) -> QueueBrowser:
         """A browser of ``queue``: sees the messages that wait there, takes none."""
@@ -252,9 +241,8 @@ class Connection(Closable):
         say. Raises JMSException for an unknown mode, ValueError for a ``recover`` that is none, or what ended
         the connection.
         """
-        return Session(
-            self._portal, self._portal.call(self._inner.create_session(acknowledge_mode, recover=recover))
-        )
+        making = self._inner.create_session(acknowledge_mode, recover=recover)
+        return Session(self._portal, self._portal.call(making))
 
     def create_xa_session(self) -> XASession:
         """Begin a session for global transactions. Raises JMSException where the broker has none."""
@@ -272,9 +260,8 @@ class Connection(Closable):
         """Close the connection, its sessions first; see :meth:`Session.close` for what becomes of
         messages. Raises IllegalStateException in a listener of this connection.
         """
-        if self._portal.is_running:
-            try:
-                self._portal.call(self._inner.close())
-            finally:
-                if self._inner.is_closed:
-                    self._portal.stop()
+        try:
+            self._close()
+        finally:
+            if self._inner.is_closed:
+                self._portal.stop()

@@ -13,13 +13,12 @@ from postroom.client.aio import consumer as aio
 from postroom.client.aio.consumer import T
 from postroom.client.messages.message import Message
 from postroom.client.sessions.connection_state import MessageCallback
-from postroom.client.sync.closable import Closable
-from postroom.client.sync.portal import Portal
+from postroom.client.sync.portal import Closable, Face
 
 __all__ = ["MessageConsumer", "QueueBrowser"]
 
 
-class MessageConsumer:
+class MessageConsumer(Face):
     """Receives messages from a queue or a subscription: ``for message in consumer``. Made by
     :meth:`Connection.consumer`, :meth:`Session.create_consumer` and its likes.
 
@@ -27,9 +26,7 @@ class MessageConsumer:
     task or thread; when the link is lost, it raises what ended it.
     """
 
-    def __init__(self, portal: Portal, inner: aio.MessageConsumer) -> None:
-        self._portal = portal
-        self._inner = inner
+    _inner: aio.MessageConsumer
 
     def __enter__(self) -> Self:
         return self
@@ -45,12 +42,7 @@ class MessageConsumer:
         return self
 
     def __next__(self) -> Message:
-        if not self._portal.is_running:
-            raise StopIteration
-        try:
-            return self._portal.received(self._portal.call(self._inner.__anext__()))
-        except StopAsyncIteration:
-            raise StopIteration from None
+        return self._portal.next(self._inner)
 
     @property
     def address(self) -> str | None:
@@ -140,8 +132,7 @@ class MessageConsumer:
         ``with`` ends a consumer of :meth:`Connection.consumer` at the latest, and the session's
         ``close`` another one: such messages go back as failed attempts.
         """
-        if self._portal.is_running:
-            self._portal.call(self._inner.close())
+        self._close()
 
 
 class QueueBrowser(Closable):
@@ -150,9 +141,7 @@ class QueueBrowser(Closable):
     Made by :meth:`Connection.browser` and :meth:`Session.create_browser`.
     """
 
-    def __init__(self, portal: Portal, inner: aio.QueueBrowser) -> None:
-        super().__init__(portal, inner)
-        self._inner: aio.QueueBrowser = inner
+    _inner: aio.QueueBrowser
 
     @property
     def is_closed(self) -> bool:
@@ -163,14 +152,8 @@ class QueueBrowser(Closable):
         return self
 
     def __next__(self) -> Message:
-        if not self._portal.is_running:
-            raise StopIteration
-        try:
-            return self._portal.received(self._portal.call(self._inner.__anext__()))
-        except StopAsyncIteration:
-            raise StopIteration from None
+        return self._portal.next(self._inner)
 
     def close(self) -> None:
         """Close the browser; a loop over it ends."""
-        if self._portal.is_running:
-            self._portal.call(self._inner.close())
+        self._close()

@@ -15,9 +15,8 @@ from postroom.client.destinations import Destination, Queue, Topic
 from postroom.client.messages.message import DeliveryMode
 from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.connection_state import ExceptionListener, FailureCallback, MessageCallback
-from postroom.client.sync.closable import Closable
 from postroom.client.sync.consumer import MessageConsumer, QueueBrowser
-from postroom.client.sync.portal import Portal
+from postroom.client.sync.portal import Closable, Face
 from postroom.client.sync.temporary_destinations import TemporaryDestination
 
 __all__ = ["JMSContext", "JMSProducer"]
@@ -28,17 +27,14 @@ class JMSContext(Closable):
     ``with`` closes it, and with the last of its connection the connection.
     """
 
-    def __init__(self, portal: Portal, inner: aio.JMSContext) -> None:
-        super().__init__(portal, inner)
-        self._inner: aio.JMSContext = inner
+    _inner: aio.JMSContext
 
     def create_context(
         self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, recover: RecoverMode | None = None
     ) -> JMSContext:
         """Another session on the same connection."""
-        return JMSContext(
-            self._portal, self._portal.call(self._inner.create_context(acknowledge_mode, recover=recover))
-        )
+        making = self._inner.create_context(acknowledge_mode, recover=recover)
+        return JMSContext(self._portal, self._portal.call(making))
 
     @property
     def client_id(self) -> str:
@@ -85,34 +81,29 @@ class JMSContext(Closable):
         self, destination: Destination, selector: str | None = None, no_local: bool = False
     ) -> MessageConsumer:
         """See :meth:`Session.create_consumer`."""
-        return MessageConsumer(
-            self._portal, self._portal.call(self._inner.create_consumer(destination, selector, no_local))
-        )
+        making = self._inner.create_consumer(destination, selector, no_local)
+        return MessageConsumer(self._portal, self._portal.call(making))
 
     def create_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None, no_local: bool = False
     ) -> MessageConsumer:
         """See :meth:`Session.create_durable_consumer`."""
-        return MessageConsumer(
-            self._portal,
-            self._portal.call(self._inner.create_durable_consumer(topic, name, selector, no_local)),
-        )
+        making = self._inner.create_durable_consumer(topic, name, selector, no_local)
+        return MessageConsumer(self._portal, self._portal.call(making))
 
     def create_shared_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None
     ) -> MessageConsumer:
         """See :meth:`Session.create_shared_consumer`."""
-        return MessageConsumer(
-            self._portal, self._portal.call(self._inner.create_shared_consumer(topic, name, selector))
-        )
+        making = self._inner.create_shared_consumer(topic, name, selector)
+        return MessageConsumer(self._portal, self._portal.call(making))
 
     def create_shared_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None
     ) -> MessageConsumer:
         """See :meth:`Session.create_shared_durable_consumer`."""
-        return MessageConsumer(
-            self._portal, self._portal.call(self._inner.create_shared_durable_consumer(topic, name, selector))
-        )
+        making = self._inner.create_shared_durable_consumer(topic, name, selector)
+        return MessageConsumer(self._portal, self._portal.call(making))
 
     def create_browser(self, queue: str | Queue, selector: str | None = None) -> QueueBrowser:
         """See :meth:`Session.create_browser`."""
@@ -148,24 +139,21 @@ class JMSContext(Closable):
 
     def close(self) -> None:
         """Close the session, and the connection when no other context is open on it."""
-        if self._portal.is_running:
-            try:
-                self._portal.call(self._inner.close())
-            finally:
-                if self._inner.is_connection_closed:
-                    self._portal.stop()
+        try:
+            self._close()
+        finally:
+            if self._inner.is_connection_closed:
+                self._portal.stop()
 
 
-class JMSProducer:
+class JMSProducer(Face):
     """Sends to any destination; each ``set_…`` returns the producer, so that they make a chain. Made by
     :meth:`JMSContext.create_producer`.
 
     What is set counts for every message that is sent, whatever the message says.
     """
 
-    def __init__(self, portal: Portal, inner: aio.JMSProducer) -> None:
-        self._portal = portal
-        self._inner = inner
+    _inner: aio.JMSProducer
 
     def set_delivery_mode(self, mode: DeliveryMode) -> Self:
         """PERSISTENT or NON_PERSISTENT."""

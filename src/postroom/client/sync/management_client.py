@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from postroom.client.aio import management_client as aio
 from postroom.client.messages.management_answers import ManagementReply
-from postroom.client.sync.closable import Closable
-from postroom.client.sync.portal import Portal
+from postroom.client.sync.portal import Closable
 
 __all__ = ["ManagementClient"]
 
@@ -23,9 +22,7 @@ class ManagementClient(Closable):
     condition, such as InvalidDestinationException where there is no thing of that name.
     """
 
-    def __init__(self, portal: Portal, inner: aio.ManagementClient) -> None:
-        super().__init__(portal, inner)
-        self._inner: aio.ManagementClient = inner
+    _inner: aio.ManagementClient
 
     def request(
         self,
@@ -74,5 +71,4 @@ class ManagementClient(Closable):
         """Close the links to the management node, and the session that was begun for them: a connection has
         only so many.
         """
-        if self._portal.is_running:
-            self._portal.call(self._inner.close())
+        self._close()

@@ -15,8 +15,7 @@ from postroom.client.messages.stored_messages import (
     StoredMessage,
     UniqueId,
 )
-from postroom.client.sync.closable import Closable
-from postroom.client.sync.portal import Portal
+from postroom.client.sync.portal import Closable
 
 __all__ = ["MessageListener", "MessageStore"]
 
@@ -29,9 +28,7 @@ class MessageStore(Closable):
     broker raise.
     """
 
-    def __init__(self, portal: Portal, inner: aio.MessageStore) -> None:
-        super().__init__(portal, inner)
-        self._inner: aio.MessageStore = inner
+    _inner: aio.MessageStore
 
     @property
     def queue(self) -> str:
@@ -128,8 +125,7 @@ class MessageStore(Closable):
 
     def close(self) -> None:
         """Close the links to the broker; what is held stays held."""
-        if self._portal.is_running:
-            self._portal.call(self._inner.close())
+        self._close()
 
 
 class MessageListener(Closable):
@@ -139,20 +135,13 @@ class MessageListener(Closable):
     gives no event.
     """
 
-    def __init__(self, portal: Portal, inner: aio.MessageListener) -> None:
-        super().__init__(portal, inner)
-        self._inner: aio.MessageListener = inner
+    _inner: aio.MessageListener
 
     def __iter__(self) -> MessageListener:
         return self
 
     def __next__(self) -> MessageEvent:
-        if not self._portal.is_running:
-            raise StopIteration
-        try:
-            return self._portal.received(self._portal.call(self._inner.__anext__()))
-        except StopAsyncIteration:
-            raise StopIteration from None
+        return self._portal.next(self._inner)
 
     def receive(self, timeout_s: float) -> MessageEvent | None:
         """The next event, or None when there was none within ``timeout_s`` seconds."""
@@ -160,5 +149,4 @@ class MessageListener(Closable):
 
     def close(self) -> None:
         """Hear no more."""
-        if self._portal.is_running:
-            self._portal.call(self._inner.close())
+        self._close()

@@ -11,9 +11,10 @@ import asyncio
 import contextvars
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Final, TypeVar
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
 
 from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.client.exceptions import IllegalStateException
@@ -102,6 +103,19 @@ class Portal:
             future.cancel()
             raise
 
+    def next(self, loop: AsyncIterator[T]) -> T:
+        """The next one of a loop, which ends with the thread."""
+
+        async def there() -> T:
+            return await anext(loop)
+
+        if not self.is_running:
+            raise StopIteration
+        try:
+            return self.received(self.call(there()))
+        except StopAsyncIteration:
+            raise StopIteration from None
+
     @property
     def is_running(self) -> bool:
         """False after :meth:`stop`."""
@@ -114,6 +128,34 @@ class Portal:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._callers.shutdown(wait=False)
+
+
+class Face:
+    """Something of the sync face: its asyncio twin, and the thread in which that is called."""
+
+    def __init__(self, portal: Portal, inner: Any) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def _close(self) -> None:
+        if self._portal.is_running:
+            self._portal.call(self._inner.close())
+
+
+class Closable(Face):
+    """Something that ``with`` closes at its end."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close it; when it is closed already, do nothing."""
+        self._close()
 
 
 def outside(portal: Portal, receiver: Receiver) -> Receiver:

@@ -11,8 +11,7 @@ from postroom.client.aio import producer as aio
 from postroom.client.destinations import Destination
 from postroom.client.messages.message import Body, DeliveryMode
 from postroom.client.sessions.connection_state import FailureCallback, MessageCallback
-from postroom.client.sync.closable import Closable
-from postroom.client.sync.portal import Portal
+from postroom.client.sync.portal import Closable
 
 __all__ = ["MessageProducer"]
 
@@ -25,9 +24,7 @@ class MessageProducer(Closable):
     Setting one raises MessageFormatException for a value that no message can have.
     """
 
-    def __init__(self, portal: Portal, inner: aio.MessageProducer) -> None:
-        super().__init__(portal, inner)
-        self._inner: aio.MessageProducer = inner
+    _inner: aio.MessageProducer
 
     @property
     def destination(self) -> Destination | None:
@@ -147,5 +144,4 @@ class MessageProducer(Closable):
         """Close the producer: the broker has read everything sent before, and completion listeners have been
         called. Raises IllegalStateException in one of those calls.
         """
-        if self._portal.is_running:
-            self._portal.call(self._inner.close())
+        self._close()

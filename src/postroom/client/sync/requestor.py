@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from postroom.client.aio import requestor as aio
 from postroom.client.messages.message import Body, Message
-from postroom.client.sync.closable import Closable
-from postroom.client.sync.portal import Portal
+from postroom.client.sync.portal import Closable
 
 __all__ = ["Requestor"]
 
@@ -21,9 +20,7 @@ class Requestor(Closable):
     request's message id as correlation id (or the request's own correlation id, where it has one).
     """
 
-    def __init__(self, portal: Portal, inner: aio.Requestor) -> None:
-        super().__init__(portal, inner)
-        self._inner: aio.Requestor = inner
+    _inner: aio.Requestor
 
     @property
     def is_closed(self) -> bool:
@@ -40,5 +37,4 @@ class Requestor(Closable):
 
     def close(self) -> None:
         """Close its links, and its queue of replies with them."""
-        if self._portal.is_running:
-            self._portal.call(self._inner.close())
+        self._close()

@@ -10,9 +10,8 @@ from types import TracebackType
 from postroom.client.aio import session as aio
 from postroom.client.destinations import Destination, Queue, Topic
 from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
-from postroom.client.sync.closable import Closable
 from postroom.client.sync.consumer import MessageConsumer, QueueBrowser
-from postroom.client.sync.portal import Portal
+from postroom.client.sync.portal import Closable
 from postroom.client.sync.producer import MessageProducer
 from postroom.client.sync.requestor import Requestor
 from postroom.client.sync.temporary_destinations import TemporaryDestination
@@ -25,9 +24,7 @@ class Session(Closable):
     :meth:`Connection.create_session`; leaving ``with`` closes it.
     """
 
-    def __init__(self, portal: Portal, inner: aio.Session) -> None:
-        super().__init__(portal, inner)
-        self._inner: aio.Session = inner
+    _inner: aio.Session
 
     @property
     def acknowledge_mode(self) -> AcknowledgeMode:
@@ -52,12 +49,8 @@ class Session(Closable):
         send_timeout_ms: int | None = None,
     ) -> MessageProducer:
         """A producer in this session, closed by ``with``; see :meth:`create_producer`."""
-        return MessageProducer(
-            self._portal,
-            self._portal.call(
-                self._inner.producer(destination, settled=settled, send_timeout_ms=send_timeout_ms).open()
-            ),
-        )
+        making = self._inner.producer(destination, settled=settled, send_timeout_ms=send_timeout_ms).open()
+        return MessageProducer(self._portal, self._portal.call(making))
 
     def consumer(
         self,
@@ -76,23 +69,19 @@ class Session(Closable):
         """A consumer in this session, closed by ``with``; the arguments are those of
         :meth:`Connection.consumer`.
         """
-        return MessageConsumer(
-            self._portal,
-            self._portal.call(
-                self._inner.consumer(
-                    destination,
-                    selector,
-                    prefetch=prefetch,
-                    no_local=no_local,
-                    subscription=subscription,
-                    durable=durable,
-                    shared=shared,
-                    settle_second=settle_second,
-                    exclusive=exclusive,
-                    create=create,
-                ).open()
-            ),
-        )
+        making = self._inner.consumer(
+            destination,
+            selector,
+            prefetch=prefetch,
+            no_local=no_local,
+            subscription=subscription,
+            durable=durable,
+            shared=shared,
+            settle_second=settle_second,
+            exclusive=exclusive,
+            create=create,
+        ).open()
+        return MessageConsumer(self._portal, self._portal.call(making))
 
     def create_producer(
         self,
@@ -110,12 +99,8 @@ class Session(Closable):
         the broker is configured. Raises InvalidDestinationException, JMSSecurityException,
         ResourceAllocationException as the broker answers.
         """
-        return MessageProducer(
-            self._portal,
-            self._portal.call(
-                self._inner.create_producer(destination, settled=settled, send_timeout_ms=send_timeout_ms)
-            ),
-        )
+        making = self._inner.create_producer(destination, settled=settled, send_timeout_ms=send_timeout_ms)
+        return MessageProducer(self._portal, self._portal.call(making))
 
     def create_consumer(
         self,
@@ -142,21 +127,17 @@ class Session(Closable):
         :meth:`create_producer`, and ResourceAllocationException where another consumer has the queue for
         itself.
         """
-        return MessageConsumer(
-            self._portal,
-            self._portal.call(
-                self._inner.create_consumer(
-                    destination,
-                    selector,
-                    no_local,
-                    prefetch=prefetch,
-                    settle_second=settle_second,
-                    exclusive=exclusive,
-                    redelivery_delay_ms=redelivery_delay_ms,
-                    create=create,
-                )
-            ),
+        making = self._inner.create_consumer(
+            destination,
+            selector,
+            no_local,
+            prefetch=prefetch,
+            settle_second=settle_second,
+            exclusive=exclusive,
+            redelivery_delay_ms=redelivery_delay_ms,
+            create=create,
         )
+        return MessageConsumer(self._portal, self._portal.call(making))
 
     def create_durable_consumer(
         self,
@@ -174,14 +155,10 @@ class Session(Closable):
         selector or no-local the one that is there is replaced. Raises IllegalStateException for a connection
         without a client id, ResourceAllocationException where the subscription is in use.
         """
-        return MessageConsumer(
-            self._portal,
-            self._portal.call(
-                self._inner.create_durable_consumer(
-                    topic, name, selector, no_local, prefetch=prefetch, settle_second=settle_second
-                )
-            ),
+        making = self._inner.create_durable_consumer(
+            topic, name, selector, no_local, prefetch=prefetch, settle_second=settle_second
         )
+        return MessageConsumer(self._portal, self._portal.call(making))
 
     def create_shared_consumer(
         self,
@@ -196,14 +173,10 @@ class Session(Closable):
 
         It is the client's own where the connection has a client id, else everybody's.
         """
-        return MessageConsumer(
-            self._portal,
-            self._portal.call(
-                self._inner.create_shared_consumer(
-                    topic, name, selector, prefetch=prefetch, settle_second=settle_second
-                )
-            ),
+        making = self._inner.create_shared_consumer(
+            topic, name, selector, prefetch=prefetch, settle_second=settle_second
         )
+        return MessageConsumer(self._portal, self._portal.call(making))
 
     def create_shared_durable_consumer(
         self,
@@ -215,14 +188,10 @@ class Session(Closable):
         settle_second: bool = False,
     ) -> MessageConsumer:
         """As :meth:`create_shared_consumer`, but the subscription stays until :meth:`unsubscribe`."""
-        return MessageConsumer(
-            self._portal,
-            self._portal.call(
-                self._inner.create_shared_durable_consumer(
-                    topic, name, selector, prefetch=prefetch, settle_second=settle_second
-                )
-            ),
+        making = self._inner.create_shared_durable_consumer(
+            topic, name, selector, prefetch=prefetch, settle_second=settle_second
         )
+        return MessageConsumer(self._portal, self._portal.call(making))
 
     def unsubscribe(self, name: str) -> None:
         """End the durable subscription ``name`` of this client id, or, without one, of everybody.
@@ -297,8 +266,7 @@ class Session(Closable):
         back as if it had never left. Listeners' calls under way are waited for; in one of them it raises
         IllegalStateException.
         """
-        if self._portal.is_running:
-            self._portal.call(self._inner.close())
+        self._close()
 
 
 class TransactedSession(Session):
@@ -308,9 +276,7 @@ class TransactedSession(Session):
     ``commit`` and ``rollback`` may be called in between; the next transaction begins with that.
     """
 
-    def __init__(self, portal: Portal, inner: aio.TransactedSession) -> None:
-        super().__init__(portal, inner)
-        self._inner: aio.TransactedSession = inner
+    _inner: aio.TransactedSession
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -10,21 +10,19 @@ from typing import Self
 
 from postroom.client.aio import temporary_destinations as aio
 from postroom.client.destinations import Queue, Topic
-from postroom.client.sync.portal import Portal
+from postroom.client.sync.portal import Face
 
 __all__ = ["TemporaryDestination"]
 
 
-class TemporaryDestination:
+class TemporaryDestination(Face):
     """A queue or topic that the broker has made and named for this connection, and deletes with it.
 
     Leaving ``with`` deletes it. Everybody can send to it, only this connection can consume from it.
     Made by :meth:`Session.create_temporary_queue` and :meth:`Session.create_temporary_topic`.
     """
 
-    def __init__(self, portal: Portal, inner: aio.TemporaryDestination) -> None:
-        self._portal = portal
-        self._inner = inner
+    _inner: aio.TemporaryDestination
 
     def __enter__(self) -> Self:
         return self

@@ -8,39 +8,15 @@ needs no trace. The words are those of X/Open XA and Jakarta Transactions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Protocol
 
-from postroom.client.exceptions import (
-    DecisionLogException,
-    IllegalStateException,
-    TransactionRolledBackException,
-    XAException,
-)
-from postroom.client.sync.futures import result_of, to_its_end
-from postroom.client.transactions.decision_log import DecisionLog
-from postroom.client.transactions.decision_records import Decision, HeuristicOutcome
-from postroom.client.transactions.two_phase import (
-    COMMIT,
-    COMPLETED_HEURISTICALLY,
-    ROLLBACK,
-    Answer,
-    Recovery,
-    Step,
-    TransactionStatus,
-    after_commit,
-    after_rollback,
-    branch_name,
-    branch_xid,
-    heuristic_exception,
-    now_ms,
-)
-from postroom.model.xa import XaCode, XaFlag, Xid, is_rolled_back
+from postroom.client.aio import transaction as aio
+from postroom.client.sync.caller import Driven, awaited
+from postroom.client.transactions.two_phase import TransactionStatus
+from postroom.model.xa import XaCode, XaFlag, Xid
 
-__all__ = ["Branch", "Resource", "SecondPhase", "Shared", "Transaction"]
-
-OnStep = Callable[[Step, str], None]
+__all__ = ["Resource", "Transaction"]
 
 
 class Resource(Protocol):
@@ -71,95 +47,7 @@ class Resource(Protocol):
         """Nobody will ask any more how the branch was decided."""
 
 
-class Branch:
-    """The share of one resource in a transaction."""
-
-    def __init__(self, resource: Resource, xid: Xid, name: str) -> None:
-        self.resource = resource
-        self.xid = xid
-        self.name = name
-        self.is_ended = False
-        self.error: XAException | None = None
-        """What it last answered, if that was an error."""
-
-
-class Shared:
-    """What the transactions of a transaction manager share."""
-
-    def __init__(self, log: DecisionLog, on_step: OnStep) -> None:
-        self.log: Final = log
-        self.on_step: Final = on_step
-        self.live: Final[set[bytes]] = set()
-        """Transactions that are under way; recovery leaves them alone."""
-        self.settled: Final[set[str]] = set()
-        """Resource managers in which nothing of an earlier transaction is left open."""
-
-
-class Recover(Protocol):
-    """:meth:`TransactionManager.recover`."""
-
-    def __call__(self, *resources: Resource) -> Recovery:
-        """End what was left open in ``resources``."""
-
-
-class SecondPhase:
-    """Tells branches what was decided, and keeps what was decided otherwise."""
-
-    def __init__(self, shared: Shared) -> None:
-        self._log = shared.log
-        self._settled = shared.settled
-        self.on_step = shared.on_step
-
-    def commit(self, branch: Branch, outcomes: list[HeuristicOutcome], again: bool = False) -> Answer:
-        """Tell ``branch`` to commit; what it did instead is added to ``outcomes``."""
-        self.on_step(Step.COMMITTING, branch.name)
-        code = XaCode.XA_OK
-        try:
-            branch.resource.commit(branch.xid)
-        except XAException as error:
-            branch.error, code = error, error.error_code
-        return self._heard(branch, COMMIT, code, after_commit(code, again), outcomes)
-
-    def roll_back(self, branch: Branch, outcomes: list[HeuristicOutcome]) -> Answer:
-        """Tell ``branch`` to roll back; what it did instead is added to ``outcomes``."""
-        self.on_step(Step.ROLLING_BACK, branch.name)
-        code = XaCode.XA_OK
-        try:
-            branch.resource.rollback(branch.xid)
-        except XAException as error:
-            branch.error, code = error, error.error_code
-        return self._heard(branch, ROLLBACK, code, after_rollback(code), outcomes)
-
-    def _heard(
-        self,
-        branch: Branch,
-        decision: str,
-        code: XaCode,
-        answer: Answer,
-        outcomes: list[HeuristicOutcome],
-    ) -> Answer:
-        if answer is Answer.HEURISTIC:
-            name = branch_name(branch.xid, branch.name)
-            kept = XaCode.XA_HEURHAZ if code == XaCode.XAER_NOTA else code
-            outcomes.append(HeuristicOutcome(branch.xid.gtrid, name, decision, kept, now_ms()))
-            result_of(self._log.note_heuristic(outcomes[-1]))
-        if code in COMPLETED_HEURISTICALLY:
-            self._forget(branch)
-        if answer is Answer.UNHEARD:
-            self._settled.discard(branch.name)
-        else:
-            self.on_step(Step.COMMITTED if decision == COMMIT else Step.ROLLED_BACK, branch.name)
-        return answer
-
-    def _forget(self, branch: Branch) -> None:
-        """Only once it is in the log: what isn't forgotten is found by the next recovery."""
-        try:
-            branch.resource.forget(branch.xid)
-        except XAException:
-            return
-
-
-class Transaction:
+class Transaction(Driven):
     """A transaction; leaving ``with`` commits it, leaving with an exception rolls it back.
 
     Made by :meth:`TransactionManager.transaction`. Leaving raises
@@ -171,213 +59,42 @@ class Transaction:
       what the log has, and a single resource has decided by itself.
     """
 
-    def __init__(
-        self,
-        gtrid: bytes,
-        resources: tuple[Resource, ...],
-        shared: Shared,
-        recover: Recover,
-    ) -> None:
-        self._gtrid = gtrid
-        self._resources = resources
-        self._shared = shared
-        self._recover = recover
-        self._second_phase = SecondPhase(shared)
-        self._branches: list[Branch] = []
-        self._unheard: list[str] = []
-        self._status = TransactionStatus.NO_TRANSACTION
+    _inner: aio.Transaction
 
     @property
     def gtrid(self) -> bytes:
         """Its global transaction id, as the decision log and the resource managers have it."""
-        return self._gtrid
+        return self._inner.gtrid
 
     @property
     def status(self) -> TransactionStatus:
         """Where it is."""
-        return self._status
+        return self._inner.status
 
     @property
     def unheard(self) -> list[str]:
         """The resource managers that couldn't be told the outcome; the next transaction with them, or
         recovery, tells them.
         """
-        return list(self._unheard)
+        return self._inner.unheard
 
     def __enter__(self) -> Transaction:
-        if self._status is not TransactionStatus.NO_TRANSACTION:
-            raise IllegalStateException("a transaction begins once; ask the manager for another one")
-        self._status = TransactionStatus.ACTIVE
-        self._shared.live.add(self._gtrid)
-        try:
-            for resource in self._resources:
-                self.enlist(resource)
-        except BaseException:
-            to_its_end(self._abandon)
-            raise
+        self._portal.call(self._inner.__aenter__())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        to_its_end(self._commit if error is None else self._abandon)
+        if self._portal.is_running:
+            self._portal.call(self._inner.__aexit__(kind, error, trace))
 
     def enlist(self, resource: Resource) -> None:
         """Take a further resource in: what is done in it from now on belongs to the transaction.
 
         What is left open in it of earlier transactions is ended first.
         """
-        if self._status not in (TransactionStatus.ACTIVE, TransactionStatus.MARKED_ROLLBACK):
-            raise IllegalStateException(f"the transaction is {self._status.name}: it takes no resource in")
-        name = resource.resource_name()
-        if name not in self._shared.settled:
-            self._recover(resource)
-        branch = Branch(resource, branch_xid(self._gtrid, len(self._branches), name), name)
-        self._notify(Step.STARTING, name)
-        self._branches.append(branch)  # even if the answer is lost it may have begun
-        resource.start(branch.xid)
-        self._notify(Step.STARTED, name)
+        self._portal.call(self._inner.enlist(awaited(resource)))
 
     def set_rollback_only(self) -> None:
         """It can't be committed any more."""
-        if self._status is not TransactionStatus.ACTIVE:
-            raise IllegalStateException(f"the transaction is {self._status.name}")
-        self._status = TransactionStatus.MARKED_ROLLBACK
-
-    # --- the first phase
-
-    def _commit(self) -> None:
-        try:
-            self._end_all()
-            if len(self._branches) == 1:
-                self._commit_one_phase(self._branches[0])
-                return
-            voted = self._prepare_all()
-            if voted:
-                self._decide(voted)
-                self._commit_branches(voted)
-            self._status = TransactionStatus.COMMITTED
-        finally:
-            self._shared.live.discard(self._gtrid)
-
-    def _end_all(self) -> None:
-        """Every branch is told that its work is done; one that refuses is the end of all."""
-        try:
-            if self._status is TransactionStatus.MARKED_ROLLBACK:
-                raise TransactionRolledBackException("the transaction was marked for rollback only")
-            for branch in self._branches:
-                self._notify(Step.ENDING, branch.name)
-                branch.is_ended = True
-                branch.resource.end(branch.xid, XaFlag.TMSUCCESS)
-                self._notify(Step.ENDED, branch.name)
-        except BaseException as error:
-            self._roll_back()
-            raise_rolled_back(error)
-            raise
-
-    def _prepare_all(self) -> list[Branch]:
-        """Those that have something to commit; one that refuses is the end of all."""
-        self._status = TransactionStatus.PREPARING
-        voted = []
-        try:
-            for branch in self._branches:
-                self._notify(Step.PREPARING, branch.name)
-                if branch.resource.prepare(branch.xid) != XaCode.XA_RDONLY:
-                    voted.append(branch)
-                self._notify(Step.PREPARED, branch.name)
-        except BaseException as error:
-            self._roll_back()
-            raise_rolled_back(error)
-            raise
-        self._status = TransactionStatus.PREPARED
-        return voted
-
-    def _commit_one_phase(self, branch: Branch) -> None:
-        """Alone, a resource decides for itself: no log is needed."""
-        self._status = TransactionStatus.COMMITTING
-        self._notify(Step.COMMITTING, branch.name)
-        try:
-            branch.resource.commit(branch.xid, one_phase=True)
-        except XAException as error:
-            self._not_committed_one_phase(branch, error)
-        self._status = TransactionStatus.COMMITTED
-        self._notify(Step.COMMITTED, branch.name)
-
-    def _not_committed_one_phase(self, branch: Branch, error: XAException) -> None:
-        outcomes: list[HeuristicOutcome] = []
-        if is_rolled_back(error.error_code):
-            self._status = TransactionStatus.ROLLED_BACK
-            raise_rolled_back(error)
-        self._status = TransactionStatus.UNKNOWN
-        if error.error_code not in COMPLETED_HEURISTICALLY:
-            raise error
-        self._second_phase.commit(branch, outcomes)
-        if outcomes:
-            raise heuristic_exception(COMMIT, 1, outcomes) from error
-
-    # --- the decision and the second phase
-
-    def _decide(self, voted: list[Branch]) -> None:
-        names = tuple(branch_name(branch.xid, branch.name) for branch in voted)
-        self._notify(Step.DECIDING, "")
-        try:
-            written = self._shared.log.commit(Decision(self._gtrid, names, now_ms()))
-        except DecisionLogException as error:
-            self._roll_back()
-            raise_rolled_back(error)
-            raise
-        self._status = TransactionStatus.UNKNOWN
-        result_of(written)
-        self._status = TransactionStatus.COMMITTING
-        self._notify(Step.DECIDED, "")
-
-    def _commit_branches(self, voted: list[Branch]) -> None:
-        outcomes: list[HeuristicOutcome] = []
-        for branch in voted:
-            if self._second_phase.commit(branch, outcomes) is Answer.UNHEARD:
-                self._unheard.append(branch.name)
-            else:
-                self._shared.log.heard(self._gtrid, branch.xid.bqual)
-        if not self._unheard:
-            self._notify(Step.FINISHED, "")
-        self._status = TransactionStatus.COMMITTED
-        if outcomes:
-            raise heuristic_exception(COMMIT, len(voted), outcomes)
-
-    def _abandon(self) -> None:
-        try:
-            self._roll_back()
-        finally:
-            self._shared.live.discard(self._gtrid)
-
-    def _roll_back(self) -> None:
-        """Tell all branches; who can't be told is found by the next recovery, or has rolled back already."""
-        self._status = TransactionStatus.ROLLING_BACK
-        outcomes: list[HeuristicOutcome] = []
-        for branch in self._branches:
-            self._end_in_failure(branch)
-            if self._second_phase.roll_back(branch, outcomes) is Answer.UNHEARD:
-                self._unheard.append(branch.name)
-        self._status = TransactionStatus.ROLLED_BACK
-        if outcomes:
-            raise heuristic_exception(ROLLBACK, len(self._branches), outcomes)
-
-    def _end_in_failure(self, branch: Branch) -> None:
-        if branch.is_ended:
-            return
-        branch.is_ended = True
-        try:
-            branch.resource.end(branch.xid, XaFlag.TMFAIL)
-        except XAException:
-            return  # it says why when it is rolled back
-
-    def _notify(self, step: Step, name: str) -> None:
-        self._second_phase.on_step(step, name)
-
-
-def raise_rolled_back(error: BaseException) -> None:
-    """Tell the application that nothing has happened, if it was a resource or the log that said no."""
-    if isinstance(error, XAException | DecisionLogException):
-        raise TransactionRolledBackException(
-            f"the transaction was rolled back: {error.description}", error.condition
-        ) from error
+        self._portal.do(lambda: self._inner.set_rollback_only())

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from postroom.client.aio import xa as aio
 from postroom.client.aio.xa import WHOLE_SCAN, OfBroker
-from postroom.client.sync.portal import Portal
+from postroom.client.sync.portal import Face
 from postroom.client.sync.session import Session
 from postroom.model.xa import XaCode, XaFlag, Xid
 
 __all__ = ["XAResource", "XASession"]
 
 
-class XAResource:
+class XAResource(Face):
     """The broker as a resource manager: the verbs of X/Open XA, for one session. Made by
     :meth:`Connection.create_xa_session`.
 
@@ -22,9 +22,7 @@ class XAResource:
     then whether it has happened, and :meth:`recover`, from any session, tells.
     """
 
-    def __init__(self, portal: Portal, inner: aio.XAResource) -> None:
-        self._portal = portal
-        self._inner = inner
+    _inner: aio.XAResource
 
     @property
     def broker_container_id(self) -> str:
@@ -98,9 +96,7 @@ class XASession(Session):
     outside. ``Message.acknowledge`` has no effect.
     """
 
-    def __init__(self, portal: Portal, inner: aio.XASession) -> None:
-        super().__init__(portal, inner)
-        self._inner: aio.XASession = inner
+    _inner: aio.XASession
 
     @property
     def xa_resource(self) -> XAResource:
@@ -119,5 +115,4 @@ class XASession(Session):
         """Close the session with its producers and consumers. A branch that was not ended stays suspended;
         what is prepared waits for its decision.
         """
-        if self._portal.is_running:
-            self._portal.call(self._inner.close())
+        self._close()
