@@ -12,10 +12,13 @@ larger signed type.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from postroom.amqp.encoding.types import (
     MAX_LONG,
@@ -33,6 +36,12 @@ from postroom.amqp.encoding.types import (
     UShort,
 )
 from postroom.client.exceptions import MessageFormatException
+
+K = TypeVar("K")
+M = TypeVar("M")
+P = ParamSpec("P")
+R = TypeVar("R")
+V = TypeVar("V")
 
 MAX_CHAR: Final = 0xFFFF
 """A character of Java has 16 bits."""
@@ -121,7 +130,7 @@ def read_boolean(value: object, what: str) -> bool:
     return value.lower() == "true" if isinstance(value, str) else bool(value)
 
 
-def read_integer(value: object, wanted: JmsType, what: str) -> int:
+def read_integer(wanted: JmsType, value: object, what: str) -> int:
     """As one of the four whole numbers."""
     value = checked(value, wanted, what)
     if isinstance(value, int):
@@ -134,7 +143,7 @@ def read_integer(value: object, wanted: JmsType, what: str) -> int:
         raise ValueError(f"{what} is {value!r}, which is no {wanted.value}") from None
 
 
-def read_float(value: object, wanted: JmsType, what: str) -> float:
+def read_float(wanted: JmsType, value: object, what: str) -> float:
     """As float or double."""
     value = checked(value, wanted, what)
     if isinstance(value, float):
@@ -280,3 +289,38 @@ def written_object(value: object, what: str, bytes_allowed: bool = True) -> obje
     if kind in RANGES and isinstance(value, int):
         in_range(value, kind, what)
     return value
+
+
+@dataclass(frozen=True)
+class Kind(Generic[V]):
+    """A type of JMS, and how a value is read as it; ``V``: what that is in Python."""
+
+    type: JmsType
+    read: Callable[[object, str], V]
+    """Takes the value, and its name for errors."""
+
+    def written(self, value: V, what: str) -> object:
+        """As :func:`written`."""
+        return written(value, self.type, what)
+
+
+BOOLEAN: Final = Kind(JmsType.BOOLEAN, read_boolean)
+BYTE, SHORT, INT, LONG = (Kind(each, functools.partial(read_integer, each)) for each in _NUMBERS)
+FLOAT: Final = Kind(JmsType.FLOAT, functools.partial(read_float, JmsType.FLOAT))
+DOUBLE: Final = Kind(JmsType.DOUBLE, functools.partial(read_float, JmsType.DOUBLE))
+CHAR: Final = Kind(JmsType.CHAR, read_char)
+STRING: Final = Kind(JmsType.STRING, read_string)
+BYTES: Final = Kind(JmsType.BYTES, read_bytes)
+
+
+def of_kind(method: Callable[Concatenate[M, K, P], R], kind: K, doc: str) -> Callable[Concatenate[M, P], R]:
+    """One of JMS's typed accessors: ``method``, whose first argument is ``kind``."""
+
+    def accessor(message: M, /, *arguments: P.args, **named: P.kwargs) -> R:
+        return method(message, kind, *arguments, **named)
+
+    owner, _, *others = inspect.signature(method).parameters.values()
+    parameters = [each.replace(annotation=inspect.Parameter.empty) for each in (owner, *others)]
+    accessor.__doc__ = doc
+    accessor.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # for `help`
+    return accessor

@@ -7,9 +7,10 @@ from typing import Final, TypeVar
 from postroom.client.exceptions import MessageFormatException
 from postroom.client.messages import conversion
 from postroom.client.messages.base_message import Message
-from postroom.client.messages.conversion import JmsType
+from postroom.client.messages.conversion import Kind, of_kind
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 JAVA_OBJECT: Final = "application/x-java-serialized-object"
 """Content type of an object that Java has serialised."""
@@ -97,95 +98,37 @@ class MapMessage(Message):
         """The item as it was set; None where there is none."""
         return self._map.get(name)
 
-    def get_boolean(self, name: str) -> bool:
-        """As boolean; False where there is none."""
-        return conversion.read_boolean(self._map.get(name), _what(name))
+    def _get(self, kind: Kind[V], name: str) -> V:
+        return kind.read(self._map.get(name), _what(name))
 
-    def get_byte(self, name: str) -> int:
-        """As byte."""
-        return self._whole(name, JmsType.BYTE)
+    get_boolean = of_kind(_get, conversion.BOOLEAN, "As boolean; False where there is none.")
+    get_byte = of_kind(_get, conversion.BYTE, "As byte.")
+    get_short = of_kind(_get, conversion.SHORT, "As short.")
+    get_char = of_kind(_get, conversion.CHAR, "As a character.")
+    get_int = of_kind(_get, conversion.INT, "As int.")
+    get_long = of_kind(_get, conversion.LONG, "As long.")
+    get_float = of_kind(_get, conversion.FLOAT, "As float.")
+    get_double = of_kind(_get, conversion.DOUBLE, "As double.")
+    get_string = of_kind(_get, conversion.STRING, "As text; None where there is none.")
+    get_bytes = of_kind(_get, conversion.BYTES, "As bytes; None where there are none.")
 
-    def get_short(self, name: str) -> int:
-        """As short."""
-        return self._whole(name, JmsType.SHORT)
-
-    def get_char(self, name: str) -> str:
-        """As a character."""
-        return conversion.read_char(self._map.get(name), _what(name))
-
-    def get_int(self, name: str) -> int:
-        """As int."""
-        return self._whole(name, JmsType.INT)
-
-    def get_long(self, name: str) -> int:
-        """As long."""
-        return self._whole(name, JmsType.LONG)
-
-    def get_float(self, name: str) -> float:
-        """As float."""
-        return conversion.read_float(self._map.get(name), JmsType.FLOAT, _what(name))
-
-    def get_double(self, name: str) -> float:
-        """As double."""
-        return conversion.read_float(self._map.get(name), JmsType.DOUBLE, _what(name))
-
-    def get_string(self, name: str) -> str | None:
-        """As text; None where there is none."""
-        return conversion.read_string(self._map.get(name), _what(name))
-
-    def get_bytes(self, name: str) -> bytes | None:
-        """As bytes; None where there are none."""
-        return conversion.read_bytes(self._map.get(name), _what(name))
+    def _put_as(self, kind: Kind[V], name: str, value: V) -> None:
+        self._put(name, kind.written(value, _what(name)))
 
     def set_object(self, name: str, value: object) -> None:
         """Set an item of any type that JMS has."""
         self._put(name, conversion.written_object(value, _what(name)))
 
-    def set_boolean(self, name: str, value: bool) -> None:
-        """Set a boolean."""
-        self._put_as(name, value, JmsType.BOOLEAN)
-
-    def set_byte(self, name: str, value: int) -> None:
-        """Set a byte: −128 to 127."""
-        self._put_as(name, value, JmsType.BYTE)
-
-    def set_short(self, name: str, value: int) -> None:
-        """Set a short: 16 bits, signed."""
-        self._put_as(name, value, JmsType.SHORT)
-
-    def set_char(self, name: str, value: str) -> None:
-        """Set a character, up to U+FFFF."""
-        self._put_as(name, value, JmsType.CHAR)
-
-    def set_int(self, name: str, value: int) -> None:
-        """Set an int: 32 bits, signed."""
-        self._put_as(name, value, JmsType.INT)
-
-    def set_long(self, name: str, value: int) -> None:
-        """Set a long: 64 bits, signed."""
-        self._put_as(name, value, JmsType.LONG)
-
-    def set_float(self, name: str, value: float) -> None:
-        """Set a float of 32 bits."""
-        self._put_as(name, value, JmsType.FLOAT)
-
-    def set_double(self, name: str, value: float) -> None:
-        """Set a float of 64 bits."""
-        self._put_as(name, value, JmsType.DOUBLE)
-
-    def set_string(self, name: str, value: str | None) -> None:
-        """Set text."""
-        self._put_as(name, value, JmsType.STRING)
-
-    def set_bytes(self, name: str, value: bytes | None) -> None:
-        """Set bytes."""
-        self._put_as(name, value, JmsType.BYTES)
-
-    def _whole(self, name: str, kind: JmsType) -> int:
-        return conversion.read_integer(self._map.get(name), kind, _what(name))
-
-    def _put_as(self, name: str, value: object, kind: JmsType) -> None:
-        self._put(name, conversion.written(value, kind, _what(name)))
+    set_boolean = of_kind(_put_as, conversion.BOOLEAN, "Set a boolean.")
+    set_byte = of_kind(_put_as, conversion.BYTE, "Set a byte: −128 to 127.")
+    set_short = of_kind(_put_as, conversion.SHORT, "Set a short: 16 bits, signed.")
+    set_char = of_kind(_put_as, conversion.CHAR, "Set a character, up to U+FFFF.")
+    set_int = of_kind(_put_as, conversion.INT, "Set an int: 32 bits, signed.")
+    set_long = of_kind(_put_as, conversion.LONG, "Set a long: 64 bits, signed.")
+    set_float = of_kind(_put_as, conversion.FLOAT, "Set a float of 32 bits.")
+    set_double = of_kind(_put_as, conversion.DOUBLE, "Set a float of 64 bits.")
+    set_string = of_kind(_put_as, conversion.STRING, "Set text.")
+    set_bytes = of_kind(_put_as, conversion.BYTES, "Set bytes.")
 
     def _put(self, name: str, value: object) -> None:
         self._check_writeable()

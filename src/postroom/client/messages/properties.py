@@ -7,12 +7,14 @@ What the broker, AMQP or JMS keeps elsewhere is a property of JMS, too: ``JMSXGr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 from postroom.amqp.encoding.types import Int
 from postroom.client.exceptions import MessageFormatException, MessageNotWriteableException
 from postroom.client.messages import conversion
-from postroom.client.messages.conversion import JmsType
+from postroom.client.messages.conversion import Kind, of_kind
+
+V = TypeVar("V")
 
 GROUP_ID: Final = "JMSXGroupID"
 GROUP_SEQUENCE: Final = "JMSXGroupSeq"
@@ -89,90 +91,42 @@ class PropertyAccess:
         """The value as it was set; None where there is none."""
         return self._jmsx(name) if name in JMSX_NAMES else self._mapping().get(name)
 
-    def get_boolean_property(self, name: str) -> bool:
-        """As boolean; False where there is none."""
-        return conversion.read_boolean(self.get_object_property(name), _what(name))
+    def _get_as(self, kind: Kind[V], name: str) -> V:
+        return kind.read(self.get_object_property(name), _what(name))
 
-    def get_byte_property(self, name: str) -> int:
-        """As byte."""
-        return self._integer(name, JmsType.BYTE)
-
-    def get_short_property(self, name: str) -> int:
-        """As short."""
-        return self._integer(name, JmsType.SHORT)
-
-    def get_int_property(self, name: str) -> int:
-        """As int."""
-        return self._integer(name, JmsType.INT)
-
-    def get_long_property(self, name: str) -> int:
-        """As long."""
-        return self._integer(name, JmsType.LONG)
-
-    def get_float_property(self, name: str) -> float:
-        """As float."""
-        return conversion.read_float(self.get_object_property(name), JmsType.FLOAT, _what(name))
-
-    def get_double_property(self, name: str) -> float:
-        """As double."""
-        return conversion.read_float(self.get_object_property(name), JmsType.DOUBLE, _what(name))
-
-    def get_string_property(self, name: str) -> str | None:
-        """As text; None where there is none."""
-        return conversion.read_string(self.get_object_property(name), _what(name))
+    get_boolean_property = of_kind(_get_as, conversion.BOOLEAN, "As boolean; False where there is none.")
+    get_byte_property = of_kind(_get_as, conversion.BYTE, "As byte.")
+    get_short_property = of_kind(_get_as, conversion.SHORT, "As short.")
+    get_int_property = of_kind(_get_as, conversion.INT, "As int.")
+    get_long_property = of_kind(_get_as, conversion.LONG, "As long.")
+    get_float_property = of_kind(_get_as, conversion.FLOAT, "As float.")
+    get_double_property = of_kind(_get_as, conversion.DOUBLE, "As double.")
+    get_string_property = of_kind(_get_as, conversion.STRING, "As text; None where there is none.")
 
     def set_object_property(self, name: str, value: object) -> None:
         """Set a value of any type that JMS has properties of."""
+        if name not in JMSX_NAMES:
+            value = conversion.written_object(value, _what(name), bytes_allowed=False)
+        self._set(name, value)
+
+    def _set_as(self, kind: Kind[V], name: str, value: V) -> None:
+        self._set(name, kind.written(value, _what(name)))
+
+    set_boolean_property = of_kind(_set_as, conversion.BOOLEAN, "Set a boolean.")
+    set_byte_property = of_kind(_set_as, conversion.BYTE, "Set a byte: −128 to 127.")
+    set_short_property = of_kind(_set_as, conversion.SHORT, "Set a short: 16 bits, signed.")
+    set_int_property = of_kind(_set_as, conversion.INT, "Set an int: 32 bits, signed.")
+    set_long_property = of_kind(_set_as, conversion.LONG, "Set a long: 64 bits, signed.")
+    set_float_property = of_kind(_set_as, conversion.FLOAT, "Set a float of 32 bits.")
+    set_double_property = of_kind(_set_as, conversion.DOUBLE, "Set a float of 64 bits.")
+    set_string_property = of_kind(_set_as, conversion.STRING, "Set text.")
+
+    def _set(self, name: str, value: object) -> None:
         if name in JMSX_NAMES:
             self._set_jmsx(name, value)
         else:
-            self._set(name, conversion.written_object(value, _what(name), bytes_allowed=False))
-
-    def set_boolean_property(self, name: str, value: bool) -> None:
-        """Set a boolean."""
-        self._set_as(name, value, JmsType.BOOLEAN)
-
-    def set_byte_property(self, name: str, value: int) -> None:
-        """Set a byte: −128 to 127."""
-        self._set_as(name, value, JmsType.BYTE)
-
-    def set_short_property(self, name: str, value: int) -> None:
-        """Set a short: 16 bits, signed."""
-        self._set_as(name, value, JmsType.SHORT)
-
-    def set_int_property(self, name: str, value: int) -> None:
-        """Set an int: 32 bits, signed."""
-        self._set_as(name, value, JmsType.INT)
-
-    def set_long_property(self, name: str, value: int) -> None:
-        """Set a long: 64 bits, signed."""
-        self._set_as(name, value, JmsType.LONG)
-
-    def set_float_property(self, name: str, value: float) -> None:
-        """Set a float of 32 bits."""
-        self._set_as(name, value, JmsType.FLOAT)
-
-    def set_double_property(self, name: str, value: float) -> None:
-        """Set a float of 64 bits."""
-        self._set_as(name, value, JmsType.DOUBLE)
-
-    def set_string_property(self, name: str, value: str | None) -> None:
-        """Set text."""
-        self._set_as(name, value, JmsType.STRING)
-
-    def _integer(self, name: str, kind: JmsType) -> int:
-        return conversion.read_integer(self.get_object_property(name), kind, _what(name))
-
-    def _set_as(self, name: str, value: object, kind: JmsType) -> None:
-        converted = conversion.written(value, kind, _what(name))
-        if name in JMSX_NAMES:
-            self._set_jmsx(name, converted)
-        else:
-            self._set(name, converted)
-
-    def _set(self, name: str, value: object) -> None:
-        check_property_name(name)
-        self._mapping()[name] = value
+            check_property_name(name)
+            self._mapping()[name] = value
 
     def _mapping(self) -> MessageProperties:
         assert isinstance(self.properties, MessageProperties)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Final, TypeVar
 
+from postroom.amqp.encoding.types import Char
 from postroom.client.exceptions import (
     MessageEOFException,
     MessageFormatException,
@@ -17,9 +18,9 @@ from postroom.client.exceptions import (
 )
 from postroom.client.messages import conversion
 from postroom.client.messages.base_message import Message
-from postroom.client.messages.conversion import JmsType
+from postroom.client.messages.conversion import JmsType, Kind, of_kind
 
-T = TypeVar("T")
+V = TypeVar("V")
 
 BYTES_LIKE: Final = (bytes, bytearray, memoryview)
 MAX_UTF_BYTES: Final = 0xFFFF
@@ -32,7 +33,6 @@ _FORMATS: Final = {
     JmsType.FLOAT: ">f",
     JmsType.DOUBLE: ">d",
 }
-UNSIGNED_BYTE: Final = ">B"
 UNSIGNED_SHORT: Final = ">H"
 
 
@@ -81,41 +81,27 @@ class BytesMessage(Sequential):
         """The next byte: whether it isn't 0."""
         return self._take(1) != b"\0"
 
-    def read_byte(self) -> int:
-        """The next byte, signed."""
-        return self._unpacked(_FORMATS[JmsType.BYTE])
+    def _unpacked(self, form: str) -> int:
+        (value,) = struct.unpack(form, self._take(struct.calcsize(form)))
+        return int(value)
 
-    def read_unsigned_byte(self) -> int:
-        """The next byte, 0 to 255."""
-        return self._unpacked(UNSIGNED_BYTE)
+    def _float(self, form: str) -> float:
+        (value,) = struct.unpack(form, self._take(struct.calcsize(form)))
+        return float(value)
 
-    def read_short(self) -> int:
-        """The next two bytes, signed."""
-        return self._unpacked(_FORMATS[JmsType.SHORT])
-
-    def read_unsigned_short(self) -> int:
-        """The next two bytes, 0 to 65 535."""
-        return self._unpacked(UNSIGNED_SHORT)
+    read_byte = of_kind(_unpacked, ">b", "The next byte, signed.")
+    read_unsigned_byte = of_kind(_unpacked, ">B", "The next byte, 0 to 255.")
+    read_short = of_kind(_unpacked, ">h", "The next two bytes, signed.")
+    read_unsigned_short = of_kind(_unpacked, UNSIGNED_SHORT, "The next two bytes, 0 to 65 535.")
 
     def read_char(self) -> str:
         """The next two bytes as a character."""
         return chr(self._unpacked(UNSIGNED_SHORT))
 
-    def read_int(self) -> int:
-        """The next four bytes, signed."""
-        return self._unpacked(_FORMATS[JmsType.INT])
-
-    def read_long(self) -> int:
-        """The next eight bytes, signed."""
-        return self._unpacked(_FORMATS[JmsType.LONG])
-
-    def read_float(self) -> float:
-        """The next four bytes as a float."""
-        return self._float(_FORMATS[JmsType.FLOAT])
-
-    def read_double(self) -> float:
-        """The next eight bytes as a double."""
-        return self._float(_FORMATS[JmsType.DOUBLE])
+    read_int = of_kind(_unpacked, ">i", "The next four bytes, signed.")
+    read_long = of_kind(_unpacked, ">q", "The next eight bytes, signed.")
+    read_float = of_kind(_float, ">f", "The next four bytes as a float.")
+    read_double = of_kind(_float, ">d", "The next eight bytes as a double.")
 
     def read_utf(self) -> str:
         """Text with its length before it, as ``write_utf`` writes it."""
@@ -135,22 +121,12 @@ class BytesMessage(Sequential):
         self._position = end
         return taken
 
-    def _unpacked(self, form: str) -> int:
-        (value,) = struct.unpack(form, self._take(struct.calcsize(form)))
-        return int(value)
-
-    def _float(self, form: str) -> float:
-        (value,) = struct.unpack(form, self._take(struct.calcsize(form)))
-        return float(value)
-
     def _take(self, length: int) -> bytes:
         self._check_readable()
-        if self._position + length > len(self._bytes):
-            raise MessageEOFException(f"{length} bytes are asked for, and {self._left()} are left")
+        left = len(self._bytes) - self._position
+        if length > left:
+            raise MessageEOFException(f"{length} bytes are asked for, and {left} are left")
         return self.read_bytes(length)
-
-    def _left(self) -> int:
-        return len(self._bytes) - self._position
 
     # --- writing
 
@@ -158,34 +134,25 @@ class BytesMessage(Sequential):
         """One byte, 1 or 0."""
         self._append(b"\1" if conversion.written(value, JmsType.BOOLEAN, "a boolean") else b"\0")
 
-    def write_byte(self, value: int) -> None:
-        """One byte, −128 to 127."""
-        self._write(value, JmsType.BYTE)
+    def _write(self, kind: Kind[V], value: V) -> None:
+        number = kind.written(value, f"a {kind.type.value}")
+        try:
+            self._append(struct.pack(_FORMATS[kind.type], number))
+        except OverflowError:
+            raise MessageFormatException(f"{value} is outside of what a {kind.type.value} holds") from None
 
-    def write_short(self, value: int) -> None:
-        """Two bytes."""
-        self._write(value, JmsType.SHORT)
+    write_byte = of_kind(_write, conversion.BYTE, "One byte, −128 to 127.")
+    write_short = of_kind(_write, conversion.SHORT, "Two bytes.")
 
     def write_char(self, value: str) -> None:
         """A character up to U+FFFF, two bytes."""
         conversion.written(value, JmsType.CHAR, "a char")
         self._append(struct.pack(UNSIGNED_SHORT, ord(value)))
 
-    def write_int(self, value: int) -> None:
-        """Four bytes."""
-        self._write(value, JmsType.INT)
-
-    def write_long(self, value: int) -> None:
-        """Eight bytes."""
-        self._write(value, JmsType.LONG)
-
-    def write_float(self, value: float) -> None:
-        """Four bytes."""
-        self._write(value, JmsType.FLOAT)
-
-    def write_double(self, value: float) -> None:
-        """Eight bytes."""
-        self._write(value, JmsType.DOUBLE)
+    write_int = of_kind(_write, conversion.INT, "Four bytes.")
+    write_long = of_kind(_write, conversion.LONG, "Eight bytes.")
+    write_float = of_kind(_write, conversion.FLOAT, "Four bytes.")
+    write_double = of_kind(_write, conversion.DOUBLE, "Eight bytes.")
 
     def write_utf(self, value: str) -> None:
         """Text in Java's UTF-8 (half a character at a time, no zero byte), its length in two bytes before it.
@@ -207,20 +174,15 @@ class BytesMessage(Sequential):
         if isinstance(value, bytes | bytearray | memoryview):
             self.write_bytes(bytes(value))
             return
-        kind = conversion.type_of(value)
         if isinstance(value, bool):
             self.write_boolean(value)
+        elif isinstance(value, Char):
+            self.write_char(value)
         elif isinstance(value, str):
-            self.write_char(value) if kind is JmsType.CHAR else self.write_utf(value)
+            self.write_utf(value)
         else:
-            self._write(value, kind)
-
-    def _write(self, value: object, kind: JmsType) -> None:
-        number = conversion.written(value, kind, f"a {kind.value}")
-        try:
-            self._append(struct.pack(_FORMATS[kind], number))
-        except OverflowError:
-            raise MessageFormatException(f"{value} is outside of what a {kind.value} holds") from None
+            kind: Kind[object] = Kind(conversion.type_of(value), lambda value, what: value)
+            self._write(kind, value)
 
     def _append(self, content: bytes) -> None:
         self._check_writeable()
@@ -257,48 +219,21 @@ class StreamMessage(Sequential):
         self._position += 1
         return value
 
-    def read_boolean(self) -> bool:
-        """The next value as boolean."""
-        return self._passed(conversion.read_boolean(self._next(), self._what()))
+    def _read(self, kind: Kind[V]) -> V:
+        value = kind.read(self._next(), f"value {self._position}")
+        self._position += 1
+        return value
 
-    def read_byte(self) -> int:
-        """The next value as byte."""
-        return self._whole(JmsType.BYTE)
-
-    def read_short(self) -> int:
-        """The next value as short."""
-        return self._whole(JmsType.SHORT)
-
-    def read_char(self) -> str:
-        """The next value as a character."""
-        return self._passed(conversion.read_char(self._next(), self._what()))
-
-    def read_int(self) -> int:
-        """The next value as int."""
-        return self._whole(JmsType.INT)
-
-    def read_long(self) -> int:
-        """The next value as long."""
-        return self._whole(JmsType.LONG)
-
-    def read_float(self) -> float:
-        """The next value as float."""
-        return self._passed(conversion.read_float(self._next(), JmsType.FLOAT, self._what()))
-
-    def read_double(self) -> float:
-        """The next value as double."""
-        return self._passed(conversion.read_float(self._next(), JmsType.DOUBLE, self._what()))
-
-    def read_string(self) -> str | None:
-        """The next value as text."""
-        return self._passed(conversion.read_string(self._next(), self._what()))
-
-    def read_bytes(self) -> bytes | None:
-        """The next value, bytes, whole."""
-        return self._passed(conversion.read_bytes(self._next(), self._what()))
-
-    def _whole(self, kind: JmsType) -> int:
-        return self._passed(conversion.read_integer(self._next(), kind, self._what()))
+    read_boolean = of_kind(_read, conversion.BOOLEAN, "The next value as boolean.")
+    read_byte = of_kind(_read, conversion.BYTE, "The next value as byte.")
+    read_short = of_kind(_read, conversion.SHORT, "The next value as short.")
+    read_char = of_kind(_read, conversion.CHAR, "The next value as a character.")
+    read_int = of_kind(_read, conversion.INT, "The next value as int.")
+    read_long = of_kind(_read, conversion.LONG, "The next value as long.")
+    read_float = of_kind(_read, conversion.FLOAT, "The next value as float.")
+    read_double = of_kind(_read, conversion.DOUBLE, "The next value as double.")
+    read_string = of_kind(_read, conversion.STRING, "The next value as text.")
+    read_bytes = of_kind(_read, conversion.BYTES, "The next value, bytes, whole.")
 
     def _next(self) -> object:
         self._check_readable()
@@ -306,61 +241,25 @@ class StreamMessage(Sequential):
             raise MessageEOFException(f"all {len(self._items)} values of the stream are read")
         return self._items[self._position]
 
-    def _passed(self, value: T) -> T:
-        self._position += 1
-        return value
-
-    def _what(self) -> str:
-        return f"value {self._position}"
-
     # --- writing
 
     def write_object(self, value: object) -> None:
         """A value of any type that JMS has."""
         self._append(conversion.written_object(value, "a value"))
 
-    def write_boolean(self, value: bool) -> None:
-        """A boolean."""
-        self._append_as(value, JmsType.BOOLEAN)
+    def _append_as(self, kind: Kind[V], value: V) -> None:
+        self._append(kind.written(value, f"a {kind.type.value}"))
 
-    def write_byte(self, value: int) -> None:
-        """A byte: −128 to 127."""
-        self._append_as(value, JmsType.BYTE)
-
-    def write_short(self, value: int) -> None:
-        """A short: 16 bits, signed."""
-        self._append_as(value, JmsType.SHORT)
-
-    def write_char(self, value: str) -> None:
-        """A character, up to U+FFFF."""
-        self._append_as(value, JmsType.CHAR)
-
-    def write_int(self, value: int) -> None:
-        """An int: 32 bits, signed."""
-        self._append_as(value, JmsType.INT)
-
-    def write_long(self, value: int) -> None:
-        """A long: 64 bits, signed."""
-        self._append_as(value, JmsType.LONG)
-
-    def write_float(self, value: float) -> None:
-        """A float of 32 bits."""
-        self._append_as(value, JmsType.FLOAT)
-
-    def write_double(self, value: float) -> None:
-        """A float of 64 bits."""
-        self._append_as(value, JmsType.DOUBLE)
-
-    def write_string(self, value: str | None) -> None:
-        """Text."""
-        self._append_as(value, JmsType.STRING)
-
-    def write_bytes(self, value: bytes | None) -> None:
-        """Bytes, as one value."""
-        self._append_as(value, JmsType.BYTES)
-
-    def _append_as(self, value: object, kind: JmsType) -> None:
-        self._append(conversion.written(value, kind, f"a {kind.value}"))
+    write_boolean = of_kind(_append_as, conversion.BOOLEAN, "A boolean.")
+    write_byte = of_kind(_append_as, conversion.BYTE, "A byte: −128 to 127.")
+    write_short = of_kind(_append_as, conversion.SHORT, "A short: 16 bits, signed.")
+    write_char = of_kind(_append_as, conversion.CHAR, "A character, up to U+FFFF.")
+    write_int = of_kind(_append_as, conversion.INT, "An int: 32 bits, signed.")
+    write_long = of_kind(_append_as, conversion.LONG, "A long: 64 bits, signed.")
+    write_float = of_kind(_append_as, conversion.FLOAT, "A float of 32 bits.")
+    write_double = of_kind(_append_as, conversion.DOUBLE, "A float of 64 bits.")
+    write_string = of_kind(_append_as, conversion.STRING, "Text.")
+    write_bytes = of_kind(_append_as, conversion.BYTES, "Bytes, as one value.")
 
     def _append(self, value: object) -> None:
         self._check_writeable()
