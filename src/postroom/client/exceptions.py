@@ -7,6 +7,7 @@ chooses the class by the condition, as Qpid JMS does.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
@@ -16,6 +17,9 @@ from postroom.amqp.engine.violations import UsageError
 from postroom.amqp.extensions import XA_CODE
 from postroom.amqp.frames.performatives import Error
 from postroom.model.xa import XaCode
+
+LOG: Final = logging.getLogger("postroom.client")
+"""For what goes wrong and is raised to nobody."""
 
 
 class JMSException(Exception):

@@ -13,7 +13,7 @@ from postroom.client.aio.temporary_destinations import TemporaryDestination
 from postroom.client.aio.transaction import Resource, Transaction
 from postroom.client.aio.transaction_manager import TransactionManager
 from postroom.client.aio.xa import XAResource, XASession
-from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
+from postroom.client.sessions.session_state import AcknowledgeMode
 
 __all__ = [
     "AcknowledgeMode",

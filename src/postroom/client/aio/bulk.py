@@ -19,11 +19,12 @@ from postroom.amqp.frames.termini import Source, Target
 from postroom.client.aio.connection import Connection
 from postroom.client.aio.management_client import ManagementClient
 from postroom.client.aio.session import Session
-from postroom.client.connection.link import Attachment, fail_all, sending_properties
+from postroom.client.connection.link import Attachment, sending_properties
 from postroom.client.connection.provider import Channel
+from postroom.client.connection.transport import fail_all
 from postroom.client.destinations import link_name
 from postroom.client.exceptions import JMSException, usage_errors
-from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
+from postroom.client.sessions.session_state import AcknowledgeMode
 
 AT_ONCE_MESSAGES: Final = 500
 """Written before the loop has its turn: heartbeats, credit and a full socket are seen then."""
@@ -85,12 +86,8 @@ class BulkSending(Attachment[SenderLink]):
     def wake(self, failure: JMSException) -> None:
         fail_all(self._for_credit, failure)
 
-    def _is_granted(self) -> bool:
-        return self._link is not None and self._link.target is not None
-
-    def _address_of_link(self) -> str | None:
-        target = self._link.target if self._link is not None else None
-        return target.address if isinstance(target, Target) else None
+    def _granted(self, link: SenderLink) -> object:
+        return link.target
 
 
 class BulkSession:

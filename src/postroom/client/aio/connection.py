@@ -46,13 +46,13 @@ from postroom.client.connection.tls import TlsOptions
 from postroom.client.connection.url import parse_url
 from postroom.client.destinations import Destination, Queue, Wanted
 from postroom.client.exceptions import JMSException
-from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.connection_state import (
     ExceptionListener,
     SharedState,
     Telling,
     refuse_in_callback,
 )
+from postroom.client.sessions.session_state import AcknowledgeMode
 
 __all__ = ["Connection", "ConnectionFactory", "connect"]
 

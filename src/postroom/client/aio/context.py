@@ -21,8 +21,8 @@ from postroom.client.connection.metadata import ConnectionMetaData
 from postroom.client.connection.options import RecoverMode
 from postroom.client.destinations import Destination, Queue, Topic
 from postroom.client.messages.message import Body, DeliveryMode, Message, as_message
-from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.connection_state import ExceptionListener, FailureCallback, MessageCallback
+from postroom.client.sessions.session_state import AcknowledgeMode
 
 if TYPE_CHECKING:
     from postroom.client.aio.connection import Connection

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from postroom.amqp.extensions import LOCAL_TRANSACTIONS
-from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState, Modified, TransactionalState
+from postroom.amqp.frames.outcomes import ACCEPTED, Modified, TransactionalState
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.receiver_link import Incoming, Receiving
 from postroom.client.connection.sender_link import Outcome, Sending
@@ -118,7 +118,7 @@ class TransactionContext:
             return  # of a transaction that has ended
         self._outcomes.discard(outcome)
         try:
-            raise_unless_accepted(provisional(outcome.result()))
+            raise_unless_accepted(outcome.result())
         except (ConnectionLostException, asyncio.CancelledError):
             pass  # a break is known by other ways
         except JMSException as refusal:
@@ -330,8 +330,3 @@ class TransactionContext:
             receiving.pause()
         self._forget_work()
         await self._coordinator.detach(self._timeout_s)
-
-
-def provisional(state: DeliveryState | None) -> DeliveryState | None:
-    """What the broker said of a message in a transaction, without the transaction."""
-    return state.outcome if isinstance(state, TransactionalState) else state

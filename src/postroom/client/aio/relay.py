@@ -17,14 +17,13 @@ from postroom.amqp.frames.termini import Source, Target
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Header
 from postroom.client.aio.connection import Connection
-from postroom.client.aio.local_transaction import provisional
 from postroom.client.aio.session import Session
 from postroom.client.connection.receiver_link import Incoming, Receiving
 from postroom.client.connection.sender_link import Sending
 from postroom.client.connection.transport import within
 from postroom.client.exceptions import JMSException
-from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.completions import raise_unless_accepted
+from postroom.client.sessions.session_state import AcknowledgeMode
 from postroom.client.transactions.coordinator import Coordinator
 
 MAX_TARGETS: Final = 64
@@ -149,7 +148,7 @@ class Relay:
     async def _put(self, sending: Sending, payload: bytes, state: TransactionalState) -> None:
         outcome = await sending.send(payload, False, self._timeout_s, state)
         assert outcome is not None
-        raise_unless_accepted(provisional(await within(outcome, self._timeout_s, f"send to {sending.what}")))
+        raise_unless_accepted(await within(outcome, self._timeout_s, f"send to {sending.what}"))
 
     async def _roll_back(self, txn_id: bytes) -> None:
         with contextlib.suppress(JMSException):  # what failed before says more; the broker rolls back anyway

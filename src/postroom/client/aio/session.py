@@ -57,13 +57,12 @@ from postroom.client.destinations import (
     unsubscribing_link,
 )
 from postroom.client.durations import check_duration
-from postroom.client.exceptions import IllegalStateException, JMSException
+from postroom.client.exceptions import LOG, IllegalStateException, JMSException
 from postroom.client.messages.base_message import DONE
-from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.completions import Completions
-from postroom.client.sessions.connection_state import LOG, SharedState, all_of, refuse_in_callback
+from postroom.client.sessions.connection_state import SharedState, all_of, refuse_in_callback
 from postroom.client.sessions.deliveries import Deliveries
-from postroom.client.sessions.session_state import SessionState
+from postroom.client.sessions.session_state import AcknowledgeMode, SessionState
 from postroom.client.transactions.coordinator import Coordinator
 
 __all__ = ["Session", "TransactedSession"]

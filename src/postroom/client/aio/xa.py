@@ -19,8 +19,8 @@ from postroom.client.connection.provider import Channel
 from postroom.client.connection.receiver_link import Receiving
 from postroom.client.exceptions import JMSException, TransactionInProgressException, XAException
 from postroom.client.messages.management_answers import ManagementReply
-from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.connection_state import SharedState
+from postroom.client.sessions.session_state import AcknowledgeMode
 from postroom.client.transactions.branch_work import BranchWork
 from postroom.model.entity_types import BRANCH_TYPE
 from postroom.model.xa import MAX_TIMEOUT_S, XaCode, XaFlag, Xid, is_rolled_back

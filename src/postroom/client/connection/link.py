@@ -5,8 +5,8 @@ on: it is attached again on the next.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
 
 from postroom.amqp.encoding.types import Symbol
 from postroom.amqp.engine import events
@@ -56,7 +56,7 @@ class Attachment(LinkHandler, Generic[L]):
         """Why the link is no good any more."""
         self.address: str | None = None
         """The node that the broker gave: the name of a dynamic one."""
-        self.makes_node: Final = terminus is not None and terminus.dynamic
+        self.makes_node = terminus is not None and terminus.dynamic
         self._channel = channel
         self._make = make
         self._terminus = terminus
@@ -102,7 +102,6 @@ class Attachment(LinkHandler, Generic[L]):
         self.provider.flush_soon()
 
     def attach_again(self) -> asyncio.Future[None]:
-        """Attach on a new transport; the future fails where another attempt may help."""
         assert self._channel.engine is not None and self.provider.transport is not None
         self._again = again = self.provider.transport.future()
         if self._link is not None:  # the application has made it since the session was begun
@@ -137,11 +136,15 @@ class Attachment(LinkHandler, Generic[L]):
     # --- what the transport tells
 
     def on_attached(self, event: events.LinkAttached) -> None:
-        if event.link is not self._link or not self._is_granted():
-            return  # without a terminus, the refusal follows
+        if self._link is None or event.link is not self._link:
+            return
+        granted = self._granted(self._link)
+        if granted is None:
+            return  # the refusal follows
+        address = granted.address if isinstance(granted, Source | Target) else None
         if self.makes_node and self.address is not None:
-            self.provider.rename(self.address, self._address_of_link() or "")
-        self.address = self._address_of_link()
+            self.provider.rename(self.address, address or "")
+        self.address = address
         self._refusals = 0
         for waiting in (self._attached, self._again):
             if waiting is not None and not waiting.done():
@@ -151,11 +154,8 @@ class Attachment(LinkHandler, Generic[L]):
     def attached(self) -> None:
         """The link works, for the first time or again."""
 
-    def _is_granted(self) -> bool:
-        """Whether the broker's attach has the terminus that was asked for (part 2, section 2.6.3)."""
-        raise NotImplementedError
-
-    def _address_of_link(self) -> str | None:
+    def _granted(self, link: L) -> object:
+        """The terminus in the broker's attach; None where it refuses the link (part 2, section 2.6.3)."""
         raise NotImplementedError
 
     def on_detached(self, event: events.LinkDetached) -> None:
@@ -187,7 +187,6 @@ class Attachment(LinkHandler, Generic[L]):
             self._again.set_result(None)
 
     def interrupt(self, failure: JMSException) -> None:
-        """The transport is gone, another one will come."""
         self._link = None
         if self.failure is not None:
             self._gone()
@@ -199,7 +198,6 @@ class Attachment(LinkHandler, Generic[L]):
         raise NotImplementedError
 
     def lose(self, failure: JMSException) -> None:
-        """The connection is over."""
         self.fail(failure)
         self._gone()
 
@@ -219,14 +217,6 @@ class Attachment(LinkHandler, Generic[L]):
     def wake(self, failure: JMSException) -> None:
         """Tell those who wait for the link."""
         raise NotImplementedError
-
-
-def fail_all(waiting: Iterable[asyncio.Future[Any]], failure: JMSException) -> None:
-    """Give ``failure`` to every future that still waits."""
-    for future in list(waiting):
-        if not future.done():
-            future.set_exception(failure)
-            future.exception()
 
 
 def was_woken(future: asyncio.Future[None]) -> bool:

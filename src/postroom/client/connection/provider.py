@@ -8,17 +8,17 @@ waiting. What is lost with the old one, and how the application is told, is writ
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from postroom.amqp.engine.session import Session as EngineSession
 from postroom.amqp.frames.performatives import Open
 from postroom.client.connection.connector import Connector
 from postroom.client.connection.failover import Backoff, BrokerPool
-from postroom.client.connection.transport import LinkHandler, Transport, within
+from postroom.client.connection.transport import LinkHandler, Transport, Waited, fail_all, within
 from postroom.client.connection.url import BrokerUrl, ParsedUrl
 from postroom.client.exceptions import (
+    LOG,
     ConnectionLostException,
     ConnectionRedirectedException,
     IllegalStateException,
@@ -26,12 +26,8 @@ from postroom.client.exceptions import (
     JMSSecurityException,
 )
 
-if TYPE_CHECKING:
-    from postroom.client.connection.link import Attachment
-
 SOON_S: Final = 1.0
 """A connection that lasts no longer is no reason to go on at full speed."""
-LOG: Final = logging.getLogger("postroom.client")
 
 
 class ConnectionListener:
@@ -58,7 +54,7 @@ class Channel:
         self.provider: Final = provider
         self.engine: EngineSession | None = None
         """That of the present transport; None while there is none."""
-        self.attachments: dict[Attachment[Any], None] = {}
+        self.attachments: dict[LinkHandler, None] = {}
         """Those to be attached again, in order of their making."""
 
     def interrupt(self, failure: JMSException) -> None:
@@ -80,7 +76,7 @@ class Channel:
             self.provider.flush_soon()
 
 
-class Provider:
+class Provider(Waited):
     """A connection of the application's: :meth:`start`, then sessions as channels, then :meth:`close`."""
 
     def __init__(
@@ -90,12 +86,10 @@ class Provider:
         request_timeout_s: float | None,
         listener: ConnectionListener | None = None,
     ) -> None:
-        self.loop = asyncio.get_running_loop()
+        super().__init__()
         self.connector: Final = connector
         self.recovers: Final = url.failover is not None
         """Whether a break is followed by another connection."""
-        self.failure: JMSException | None = None
-        """Why nothing works any more; None while there is hope."""
         self.transport: Transport | None = None
         """The present one; None between two."""
         self.broker: Open | None = None
@@ -106,7 +100,6 @@ class Provider:
         self._listener = listener or ConnectionListener()
         self._address = ""
         self._channels: dict[Channel, None] = {}
-        self._waiting: set[asyncio.Future[Any]] = set()
         self._is_online = False
         """A transport is there, and all is restored on it."""
         self._online_since_s = 0.0
@@ -121,24 +114,12 @@ class Provider:
         """Whether the application has chosen the container id."""
         return self.connector.client_id is not None
 
-    def attachments(self) -> Iterator[Attachment[Any]]:
+    def attachments(self) -> Iterator[LinkHandler]:
         """All links of the connection."""
         for channel in self._channels:
             yield from channel.attachments
 
     # --- waiting
-
-    def future(self) -> asyncio.Future[Any]:
-        """A future that fails when the connection ends for good."""
-        future: asyncio.Future[Any] = self.loop.create_future()
-        self._waiting.add(future)
-        future.add_done_callback(self._waiting.discard)
-        return future
-
-    def check(self) -> None:
-        """Raise what ended the connection, if it has ended."""
-        if self.failure is not None:
-            raise self.failure
 
     def flush_soon(self, handler: LinkHandler | None = None) -> None:
         """As that of the transport; nothing while there is none."""
@@ -326,10 +307,7 @@ class Provider:
         self.failure = failure
         for channel in list(self._channels):
             channel.lose(failure)
-        for future in list(self._waiting):
-            if not future.done():
-                future.set_exception(failure)
-                future.exception()  # seen: those who gave up waiting are not to be warned about
+        fail_all(self._waiting, failure)
         if notify:
             self._notify(lambda: self._listener.on_failure(failure))
 

@@ -11,9 +11,9 @@ from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.session import Session as EngineSession
 from postroom.amqp.frames.outcomes import RELEASED, DeliveryState
 from postroom.amqp.frames.termini import DISTRIBUTION_COPY, Source
-from postroom.client.connection.link import Attachment, fail_all, was_woken
+from postroom.client.connection.link import Attachment, was_woken
 from postroom.client.connection.provider import Channel
-from postroom.client.connection.transport import within
+from postroom.client.connection.transport import fail_all, within
 from postroom.client.exceptions import IllegalStateException, JMSException
 
 
@@ -350,9 +350,5 @@ class Receiving(Attachment[ReceiverLink]):
         fail_all(self._for_settled.values(), failure)
         self._for_settled.clear()
 
-    def _is_granted(self) -> bool:
-        return self._link is not None and self._link.source is not None
-
-    def _address_of_link(self) -> str | None:
-        source = self._link.source if self._link is not None else None
-        return source.address if source is not None else None
+    def _granted(self, link: ReceiverLink) -> object:
+        return link.source

@@ -12,9 +12,9 @@ from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.session import Session as EngineSession
 from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.amqp.frames.termini import Target
-from postroom.client.connection.link import Attachment, fail_all, was_woken
+from postroom.client.connection.link import Attachment, was_woken
 from postroom.client.connection.provider import Channel
-from postroom.client.connection.transport import within
+from postroom.client.connection.transport import fail_all, within
 from postroom.client.exceptions import ConnectionLostException, JMSException, usage_errors
 
 TAG_BYTES: Final = 8
@@ -170,9 +170,5 @@ class Sending(Attachment[SenderLink]):
         fail_all([future for future, _ in self._for_credit], failure)
         fail_all(self._unsettled, failure)
 
-    def _is_granted(self) -> bool:
-        return self._link is not None and self._link.target is not None
-
-    def _address_of_link(self) -> str | None:
-        target = self._link.target if self._link is not None else None
-        return target.address if isinstance(target, Target) else None
+    def _granted(self, link: SenderLink) -> object:
+        return link.target

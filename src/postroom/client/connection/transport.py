@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar, cast
 
 from postroom.amqp.engine import events
@@ -46,7 +46,22 @@ def now_us() -> int:
 
 
 class LinkHandler:
-    """What the transport tells about a link; ``Link.context`` holds it."""
+    """What the transport tells about a link; ``Link.context`` holds it. And what the provider tells it, which
+    outlives the transport.
+    """
+
+    makes_node: bool
+    """Whether the broker makes a node for it, and names that."""
+
+    def attach_again(self) -> asyncio.Future[None]:
+        """Attach on a new transport; the future fails where another attempt may help."""
+        raise NotImplementedError
+
+    def interrupt(self, failure: JMSException) -> None:
+        """The transport is gone, another one will come."""
+
+    def lose(self, failure: JMSException) -> None:
+        """The connection is over."""
 
     def on_attached(self, event: events.LinkAttached) -> None:
         """The broker has answered the attach; without a terminus, its refusal follows."""
@@ -70,26 +85,45 @@ class LinkHandler:
         """Bytes are about to leave: the last moment to add to them."""
 
 
-class Transport(asyncio.Protocol):
+class Waited:
+    """What others wait for, until it has failed for good."""
+
+    def __init__(self) -> None:
+        self.loop: Final = asyncio.get_running_loop()
+        self.failure: JMSException | None = None
+        """Why nothing works any more; None while there is hope."""
+        self._waiting: set[asyncio.Future[Any]] = set()
+
+    def future(self) -> asyncio.Future[Any]:
+        """A future that fails when this does."""
+        future: asyncio.Future[Any] = self.loop.create_future()
+        self._waiting.add(future)
+        future.add_done_callback(self._waiting.discard)
+        return future
+
+    def check(self) -> None:
+        """Raise what has ended it, if it has ended."""
+        if self.failure is not None:
+            raise self.failure
+
+
+class Transport(Waited, asyncio.Protocol):
     """One connection, from connect to close."""
 
     def __init__(self, options: ConnectionOptions, alone: bool) -> None:
         """``alone``: the broker shall refuse another connection with the same container id."""
+        super().__init__()
         self.engine = Engine(options, now_us())
         self._alone = alone
         self.on_failed: Callable[[JMSException], None] = lambda failure: None
         """Called once, when nothing works any more."""
-        self.failure: JMSException | None = None
-        """Why nothing works any more; None while the connection is good."""
         self.broker: Open | None = None
         """The broker's open: its container id, limits and capabilities."""
-        self.loop = asyncio.get_running_loop()
         self._socket: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._flush_is_due = False
         self._writable = asyncio.Event()
         self._writable.set()
-        self._waiting: set[asyncio.Future[Any]] = set()
         self._before_flush: list[LinkHandler] = []
         self._opened: asyncio.Future[Open] = self.future()
         self._ended: asyncio.Future[None] = self.loop.create_future()
@@ -167,18 +201,6 @@ class Transport(asyncio.Protocol):
         """Drop the socket."""
         if self._socket is not None:
             self._socket.abort()
-
-    def check(self) -> None:
-        """Raise what ended the connection, if it has ended."""
-        if self.failure is not None:
-            raise self.failure
-
-    def future(self) -> asyncio.Future[Any]:
-        """A future that fails when the connection ends."""
-        future: asyncio.Future[Any] = self.loop.create_future()
-        self._waiting.add(future)
-        future.add_done_callback(self._waiting.discard)
-        return future
 
     def flush_soon(self, handler: LinkHandler | None = None) -> None:
         """Write once everything that is ready now has run; ``handler`` is asked to add its part first."""
@@ -319,10 +341,15 @@ class Transport(asyncio.Protocol):
         self.failure = failure
         self._writable.set()
         self.on_failed(failure)
-        for future in list(self._waiting):
-            if not future.done():
-                future.set_exception(failure)
-                future.exception()  # seen: those who gave up waiting are not to be warned about
+        fail_all(self._waiting, failure)
+
+
+def fail_all(waiting: Iterable[asyncio.Future[Any]], failure: JMSException) -> None:
+    """Give ``failure`` to every future that still waits."""
+    for future in list(waiting):
+        if not future.done():
+            future.set_exception(failure)
+            future.exception()  # seen: those who gave up waiting are not to be warned about
 
 
 def handler_of(link: Link) -> LinkHandler:

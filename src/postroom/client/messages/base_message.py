@@ -1,22 +1,25 @@
-"""What all messages have: headers, properties, annotations, and a body that may be read-only."""
+"""What all messages have: headers, properties, annotations, a body that may be read-only, and an outcome."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Generator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum, IntEnum
-from typing import Any, Final, TypeVar, overload
+from types import TracebackType
+from typing import Any, Final, Protocol, TypeVar, overload
 
-from postroom.amqp.frames.outcomes import RELEASED
+from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, DeliveryState
 from postroom.client.destinations import Destination
 from postroom.client.exceptions import (
+    LOG,
     IllegalStateException,
+    JMSException,
     MessageFormatException,
     MessageNotWriteableException,
 )
 from postroom.client.messages import message_ids
 from postroom.client.messages.message_ids import MessageId
-from postroom.client.messages.outcomes import PROCESSING_FAILED, Processing, Receiver, failed, given_up
+from postroom.client.messages.outcomes import PROCESSING_FAILED, failed, given_up, text_of
 from postroom.client.messages.properties import MessageProperties, PropertyAccess, as_properties
 
 DEFAULT_PRIORITY: Final = 4
@@ -54,6 +57,22 @@ class Done(Awaitable[None]):
 
 
 DONE: Final = Done()
+
+
+class Receiver(Protocol):
+    """Where a message was received, which takes its outcome."""
+
+    def acknowledge(self, message: Message) -> Awaitable[None]:
+        """As :meth:`Message.acknowledge`."""
+
+    def send_outcome(self, message: Message, state: DeliveryState) -> Awaitable[None]:
+        """The outcome; IllegalStateException where it isn't the application's to say."""
+
+    def check_open(self, message: Message) -> None:
+        """Raises IllegalStateException where the outcome isn't the application's to say."""
+
+    def holds(self, message: Message) -> bool:
+        """Whether it has no outcome yet."""
 
 
 class BodyField:
@@ -311,3 +330,64 @@ class Message(PropertyAccess):
         if self.receiver is None:
             raise IllegalStateException("only a message that a consumer has received has an outcome")
         return self.receiver
+
+
+class Processing:
+    """What :meth:`Message.process` returns: leaving it says what became of the message."""
+
+    def __init__(self, message: Message, receiver: Receiver, retry_after_s: float | None, suppress: bool):
+        failed(retry_after_s, "")  # a time that is none is an error now, not with the first failure
+        self._message = message
+        self._receiver = receiver
+        self._retry_after_s = retry_after_s
+        self._suppress = suppress
+
+    def __enter__(self) -> Message:
+        self._receiver.check_open(self._message)
+        return self._message
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if self._receiver.holds(self._message):
+            try:
+                self._send_outcome(error)
+            except JMSException as failure:
+                self._unsaid(failure, error)
+        return self._goes_on(error)
+
+    async def __aenter__(self) -> Message:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if self._receiver.holds(self._message):
+            try:
+                await self._send_outcome(error)
+            except JMSException as failure:
+                self._unsaid(failure, error)
+        return self._goes_on(error)
+
+    def _send_outcome(self, error: BaseException | None) -> Awaitable[None]:
+        """The outcome: an interrupted attempt is none, and isn't counted."""
+        if error is None:
+            return self._receiver.send_outcome(self._message, ACCEPTED)
+        outcome: DeliveryState = RELEASED
+        if isinstance(error, Exception):
+            outcome = failed(self._retry_after_s, text_of(error))
+        return self._receiver.send_outcome(self._message, outcome)
+
+    def _unsaid(self, failure: JMSException, error: BaseException | None) -> None:
+        """Its link is gone: the broker gives the message out again by itself, which matters to the
+        application only where it believes that the work is done.
+        """
+        if error is None:
+            raise failure
+        LOG.warning("the outcome of a message couldn't be said: %s", failure)
+
+    def _goes_on(self, error: BaseException | None) -> bool:
+        if not self._suppress or not isinstance(error, Exception):
+            return False
+        LOG.error("a message could not be processed (%s)", self._message.message_id, exc_info=error)
+        return True

@@ -7,10 +7,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Rejected, Released
+from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Rejected, Released, TransactionalState
 from postroom.client.connection.sender_link import Outcome
 from postroom.client.connection.transport import within
 from postroom.client.exceptions import (
+    LOG,
     IllegalStateException,
     JMSException,
     MessageModifiedException,
@@ -19,12 +20,14 @@ from postroom.client.exceptions import (
     from_error,
 )
 from postroom.client.messages.message import Message
-from postroom.client.sessions.connection_state import LOG, FailureCallback, MessageCallback, call_back
+from postroom.client.sessions.connection_state import FailureCallback, MessageCallback, call_back
 from postroom.client.sessions.session_state import SessionState
 
 
 def raise_unless_accepted(state: DeliveryState | None) -> None:
-    """Turn an outcome other than accepted into the exception that JMS has for it."""
+    """Turn an outcome other than accepted, in a transaction too, into the exception that JMS has for it."""
+    if isinstance(state, TransactionalState):
+        state = state.outcome
     if state is None or isinstance(state, Accepted):
         return
     if isinstance(state, Rejected):

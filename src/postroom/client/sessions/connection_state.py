@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
 from postroom.client.connection.options import ClientOptions
 from postroom.client.connection.provider import ConnectionListener
-from postroom.client.exceptions import IllegalStateException, JMSException
+from postroom.client.exceptions import LOG, IllegalStateException, JMSException
 from postroom.client.messages.base_message import DONE
 from postroom.client.messages.message import Message
-
-LOG: Final = logging.getLogger("postroom.client")
 
 MessageCallback = Callable[[Message], Awaitable[None] | None]
 """A message listener: a function, or in asyncio a coroutine function."""

@@ -1,7 +1,8 @@
 """The messages of a consumer on their way from the link to the application, and what becomes of them.
 
 What comes is decoded; what has expired, or came too often, goes back before the application sees it. What the
-application has and no outcome is kept here, in the order in which it was handed out.
+application has and no outcome is kept here, in the order in which it was handed out. A message listener is
+the session's task that hands it one message after the other.
 """
 
 from __future__ import annotations
@@ -16,14 +17,12 @@ from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, DeliveryState, Mod
 from postroom.client.connection.receiver_link import Incoming, Receiving
 from postroom.client.destinations import Destination
 from postroom.client.durations import MS_A_SECOND, check_duration
-from postroom.client.exceptions import IllegalStateException, JMSException, MessageFormatException
+from postroom.client.exceptions import LOG, IllegalStateException, JMSException, MessageFormatException
 from postroom.client.messages.base_message import DONE
 from postroom.client.messages.message import Message, decode_message
 from postroom.client.messages.outcomes import check_sendable
-from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
-from postroom.client.sessions.connection_state import LOG, MessageCallback
-from postroom.client.sessions.listener import Listening
-from postroom.client.sessions.session_state import SessionState
+from postroom.client.sessions.connection_state import CALLED_FOR, MessageCallback, call_back
+from postroom.client.sessions.session_state import AcknowledgeMode, SessionState
 
 UNDELIVERABLE: Final = Modified(delivery_failed=True, undeliverable_here=True)
 FAILED: Final = Modified(delivery_failed=True)
@@ -336,6 +335,76 @@ class Deliveries:
             await self._detach()
         except JMSException as failure:
             LOG.warning("%s", failure)
+
+
+class Listening:
+    """Calls ``listener`` with each message of a consumer, one at a time in the whole session.
+
+    A message is accepted when the listener has returned, where the mode says so; one that raises gives it
+    back as a failed attempt, or as the redelivery policy says.
+    """
+
+    def __init__(self, deliveries: Deliveries, listener: MessageCallback) -> None:
+        self._listener: Final = listener
+        self._deliveries = deliveries
+        self._is_stopping = False
+        self._is_calling = False
+        self._task = asyncio.ensure_future(self._run())
+
+    async def stop(self) -> None:
+        """No further calls; the one under way is waited for, unless it is the one that asks."""
+        self._is_stopping = True
+        if not self._is_calling:
+            self._task.cancel()
+        elif self._deliveries.state in CALLED_FOR.get():
+            return
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        while not self._is_stopping:
+            try:
+                delivery = await self._deliveries.next(None)
+            except MessageFormatException as failure:
+                LOG.warning("%s: %s", self._deliveries.receiving.what, failure)
+                continue
+            except JMSException as failure:
+                if self._deliveries.receiving.failure is not None:
+                    return
+                LOG.warning("%s: %s", self._deliveries.receiving.what, failure)
+                continue  # a break, over which the consumer goes on
+            if delivery is not None:
+                await self._in_turn(delivery)
+
+    async def _in_turn(self, delivery: Delivery) -> None:
+        try:
+            async with self._deliveries.state.turn():
+                if self._is_stopping or not self._deliveries.state.shared.started.is_set():
+                    self._deliveries.put_back([delivery.incoming])
+                    return
+                self._is_calling = True
+                await self._call(delivery)
+        except asyncio.CancelledError:
+            if not self._is_calling:
+                self._deliveries.put_back([delivery.incoming])
+            raise
+        finally:
+            self._is_calling = False
+
+    async def _call(self, delivery: Delivery) -> None:
+        message, deliveries = delivery.message, self._deliveries
+        if not await deliveries.hold(delivery):
+            return
+        outcome: DeliveryState = ACCEPTED
+        try:
+            await call_back(self._listener, message)
+        except Exception:
+            LOG.exception("the message listener of %s failed", deliveries.receiving.what)
+            outcome = deliveries.state.shared.options.redelivery.listener_failure.state
+        try:
+            if deliveries.state.mode.is_automatic and deliveries.holds(message):
+                await deliveries.settle(message, outcome)
+        except JMSException as failure:
+            LOG.warning("%s: %s", deliveries.receiving.what, failure)
 
 
 def nothing() -> None:

@@ -1,17 +1,69 @@
-"""What the producers and consumers of a session share."""
+"""What the producers and consumers of a session share: its mode, its transaction, and whose turn it is."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from enum import IntEnum
+from typing import Any, Final, Protocol
 
 from postroom.client.connection.options import RecoverMode
+from postroom.client.connection.receiver_link import Incoming, Receiving
+from postroom.client.connection.sender_link import Sending
 from postroom.client.exceptions import IllegalStateException
-from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.connection_state import CALLED_FOR, SharedState
-from postroom.client.sessions.unit_of_work import UnitOfWork
+
+
+class AcknowledgeMode(IntEnum):
+    """Who says that a message is done, and when; the numbers are those of JMS and Qpid JMS."""
+
+    SESSION_TRANSACTED = 0
+    """With the transaction that it was received in: ``Session.commit``."""
+    AUTO = 1
+    """Accepted as ``receive`` returns it, or when the listener has returned; a listener that raises gives it
+    back.
+    """
+    CLIENT = 2
+    """``Message.acknowledge`` accepts everything that the session has received so far."""
+    DUPS_OK = 3
+    """As AUTO; the broker may be told late."""
+    NO_ACKNOWLEDGE = 100
+    """Settled by the broker before it is sent: lost when this process fails."""
+    INDIVIDUAL = 101
+    """``Message.acknowledge`` accepts this message; ``release``, ``reject`` and ``modify`` of the consumer
+    say something else.
+    """
+    PRE_ACKNOWLEDGE = 257
+    """The other number of NO_ACKNOWLEDGE."""
+
+    @property
+    def is_presettled(self) -> bool:
+        """Whether the broker settles messages before it sends them."""
+        return self in (AcknowledgeMode.NO_ACKNOWLEDGE, AcknowledgeMode.PRE_ACKNOWLEDGE)
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether messages are accepted without a word of the application."""
+        return self in (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
+
+
+class UnitOfWork(Protocol):
+    """A transaction, local or a branch of a global one."""
+
+    async def send(self, sending: Sending, payload: bytes, settled: bool, timeout_s: float | None) -> None:
+        """Send in the transaction; the outcome is looked at when it ends."""
+
+    def check_listen(self) -> None:
+        """Raises IllegalStateException where messages can't come at any time."""
+
+    def check_receive(self) -> None:
+        """Raises IllegalStateException where nothing can be received now."""
+
+    async def acknowledge(self, receiving: Receiving, incoming: Incoming) -> bool:
+        """Accept a message in the transaction, before the application gets it; False: don't hand it out, it
+        comes again.
+        """
 
 
 class SessionState:

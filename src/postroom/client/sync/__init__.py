@@ -4,7 +4,7 @@ Each connection has a thread of its own that serves it: heartbeats leave and mes
 application is busy.
 """
 
-from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
+from postroom.client.sessions.session_state import AcknowledgeMode
 from postroom.client.sync.connection import Connection, ConnectionFactory, connect
 from postroom.client.sync.consumer import MessageConsumer, QueueBrowser
 from postroom.client.sync.context import JMSContext, JMSProducer

@@ -19,8 +19,8 @@ from postroom.client.connection.options import DEFAULT_TIMEOUT_S, ClientOptions,
 from postroom.client.connection.provider import ConnectionListener
 from postroom.client.connection.tls import TlsOptions
 from postroom.client.destinations import Destination, Queue
-from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.connection_state import ExceptionListener
+from postroom.client.sessions.session_state import AcknowledgeMode
 from postroom.client.sync.consumer import MessageConsumer, QueueBrowser
 from postroom.client.sync.context import JMSContext
 from postroom.client.sync.management_client import ManagementClient

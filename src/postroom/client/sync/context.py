@@ -13,8 +13,8 @@ from postroom.client.connection.metadata import ConnectionMetaData
 from postroom.client.connection.options import RecoverMode
 from postroom.client.destinations import Destination, Queue, Topic
 from postroom.client.messages.message import DeliveryMode
-from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.connection_state import ExceptionListener, FailureCallback, MessageCallback
+from postroom.client.sessions.session_state import AcknowledgeMode
 from postroom.client.sync.consumer import MessageConsumer, QueueBrowser
 from postroom.client.sync.portal import Closable, Face
 from postroom.client.sync.temporary_destinations import TemporaryDestination

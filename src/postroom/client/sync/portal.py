@@ -18,8 +18,7 @@ from typing import Any, Final, Self, TypeVar
 
 from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.client.exceptions import IllegalStateException
-from postroom.client.messages.base_message import DONE, Message
-from postroom.client.messages.outcomes import Receiver
+from postroom.client.messages.base_message import DONE, Message, Receiver
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from postroom.client.aio import session as aio
 from postroom.client.destinations import Destination, Queue, Topic
-from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
+from postroom.client.sessions.session_state import AcknowledgeMode
 from postroom.client.sync.consumer import MessageConsumer, QueueBrowser
 from postroom.client.sync.portal import Closable
 from postroom.client.sync.producer import MessageProducer

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from postroom.amqp.encoding.types import Int, UInt
 from postroom.amqp.extensions import DISTRIBUTED_TRANSACTIONS
-from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState, TransactionalState
+from postroom.amqp.frames.outcomes import ACCEPTED, TransactionalState
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.receiver_link import Incoming, Receiving
 from postroom.client.connection.sender_link import Outcome, Sending
@@ -92,7 +92,7 @@ class BranchWork:
         if outcome.cancelled() or outcome.exception() is not None:
             return  # the break is known by other ways
         try:
-            raise_unless_accepted(provisional(outcome.result()))
+            raise_unless_accepted(outcome.result())
         except JMSException as refusal:
             self._refusal = self._refusal or refusal
 
@@ -161,8 +161,3 @@ class BranchWork:
 
     def _open(self) -> list[Receiving]:
         return [each for each in self._receivings() if each.failure is None]
-
-
-def provisional(state: DeliveryState | None) -> DeliveryState | None:
-    """What the broker said of a message in a branch, without the branch."""
-    return state.outcome if isinstance(state, TransactionalState) else state
