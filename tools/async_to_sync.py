@@ -25,8 +25,8 @@ ASYNC = ROOT / "src" / "postroom" / "client" / "aio"
 SYNC = ROOT / "src" / "postroom" / "client" / "sync"
 PACKAGE = "postroom.client"
 FILES = (
-    *("producer", "consumer", "requestor", "management_client", "message_store"),
-    *("temporary_destinations", "session", "context", "xa", "connection"),
+    *("producer", "consumer", "replies", "management_client", "message_store"),
+    *("session", "context", "xa", "connection"),
     *("transaction", "transaction_manager", "postgresql"),
 )
 DRIVEN = {

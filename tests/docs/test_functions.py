@@ -21,13 +21,13 @@ BY_NAME = {
     "amqp/engine/session.py:Session.attach_sender",
     "app/application.py:App.subscriber",
     "client/aio/connection.py:Connection.consumer",
-    "client/aio/connection.py:ConnectionFactory.__init__",
-    "client/aio/connection.py:connect",
+    "client/aio/context.py:ConnectionFactory.__init__",
+    "client/aio/context.py:connect",
     "client/aio/session.py:Session._receiving",
     "client/aio/session.py:Session.consumer",
     "client/sync/connection.py:Connection.consumer",
-    "client/sync/connection.py:ConnectionFactory.__init__",
-    "client/sync/connection.py:connect",
+    "client/sync/context.py:ConnectionFactory.__init__",
+    "client/sync/context.py:connect",
     "client/sync/session.py:Session.consumer",
 }
 """Options of the client's interface and of attaching a link: nobody can swap them, for they have to be named

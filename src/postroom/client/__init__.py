@@ -5,7 +5,8 @@ generated from it. This room is built on ``postroom.amqp``, the engine that the 
 ``postroom.model``; it may import nothing else of the house. Sockets, threads and the clock are allowed here.
 """
 
-from postroom.client.connection.metadata import ConnectionMetaData
+from postroom.client.aio.connection import ConnectionMetaData
+from postroom.client.connection.connector import TlsOptions
 from postroom.client.connection.options import (
     ClientOptions,
     PrefetchPolicy,
@@ -15,7 +16,6 @@ from postroom.client.connection.options import (
     RedeliveryPolicy,
 )
 from postroom.client.connection.provider import ConnectionListener
-from postroom.client.connection.tls import TlsOptions
 from postroom.client.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from postroom.client.exceptions import (
     ConnectionLostException,

@@ -9,18 +9,28 @@ import uuid
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
-from postroom.amqp.encoding.types import Described, Symbol
+from postroom.amqp.encoding.types import Described, Symbol, ULong
 from postroom.amqp.extensions import (
     CREATE_CAPABILITY,
     GLOBAL_CAPABILITY,
+    LIFETIME_POLICY,
     NO_LOCAL_DESCRIPTOR,
     QUEUE_CAPABILITY,
     SELECTOR_DESCRIPTOR,
     SHARED_CAPABILITY,
+    TEMPORARY_QUEUE_CAPABILITY,
+    TEMPORARY_TOPIC_CAPABILITY,
     TOPIC_CAPABILITY,
 )
-from postroom.amqp.frames.performatives import Source, Target
-from postroom.amqp.frames.termini import DURABILITY_UNSETTLED_STATE, EXPIRY_LINK_DETACH, EXPIRY_NEVER
+from postroom.amqp.frames.termini import (
+    DELETE_ON_CLOSE,
+    DISTRIBUTION_COPY,
+    DURABILITY_UNSETTLED_STATE,
+    EXPIRY_LINK_DETACH,
+    EXPIRY_NEVER,
+    Source,
+    Target,
+)
 from postroom.client.exceptions import JMSException
 
 SELECTOR_FILTER: Final = "jms-selector"
@@ -78,76 +88,25 @@ def target_of(destination: Destination | None) -> Target:
     return Target(address=address_of(destination), capabilities=[capability_of(destination)])
 
 
-def source_of(destination: Destination, selector: str | None, no_local: bool, create: bool = False) -> Source:
-    """Where a consumer of its own takes from. ``create``: a queue is made if it isn't there."""
+def browsed(queue: str | Queue, selector: str | None) -> Source:
+    """What a browser looks at."""
     return Source(
-        address=address_of(destination),
-        filter=filters(selector, no_local),
-        capabilities=[capability_of(destination), *([CREATE_CAPABILITY] if create else [])],
+        address=address_of(queue),
+        distribution_mode=DISTRIBUTION_COPY,
+        filter=filters(selector),
+        capabilities=[QUEUE_CAPABILITY],
     )
 
 
-@dataclass(frozen=True)
-class Subscription:
-    """A subscription that is durable, or shared, or both."""
-
-    topic: str
-    name: str
-    durable: bool
-    shared: bool
-    is_global: bool
-    """It belongs to no client id."""
-    selector: str | None = None
-    no_local: bool = False
-
-    def source(self) -> Source:
-        """The terminus to attach to."""
-        capabilities = [TOPIC_CAPABILITY]
-        if self.shared:
-            capabilities += [SHARED_CAPABILITY, *([GLOBAL_CAPABILITY] if self.is_global else [])]
-        source = Source(
-            address=self.topic, filter=filters(self.selector, self.no_local), capabilities=capabilities
-        )
-        source.expiry_policy = EXPIRY_NEVER if self.durable else EXPIRY_LINK_DETACH
-        if self.durable:
-            source.durable = DURABILITY_UNSETTLED_STATE
-        return source
-
-    def link_name(self) -> str:
-        """The subscription's name; of a shared one with an ending that no other link has."""
-        if not self.shared:
-            return self.name
-        scope = GLOBAL_SUFFIX if self.is_global else ""
-        kind = "" if self.durable else "volatile"
-        return f"{self.name}{NAME_DELIMITER}{scope}{kind}{uuid.uuid4()}"
-
-
-def unsubscribing_link(name: str, is_global: bool) -> tuple[str, list[str]]:
-    """Name and desired capabilities of a link that means a durable subscription by its name alone."""
-    if not is_global:
-        return name, []
-    return f"{name}{NAME_DELIMITER}{GLOBAL_SUFFIX}", [SHARED_CAPABILITY, GLOBAL_CAPABILITY]
-
-
-def check_subscription_name(name: str) -> None:
-    """Raises JMSException for a name that no subscription can have."""
-    if not name or NAME_DELIMITER in name:
-        raise JMSException(f"a subscription's name is not empty and has no {NAME_DELIMITER!r}: {name!r}")
-
-
-def link_name(address: str | None) -> str:
-    """A link name of its own: two links with one name would be one link."""
-    return f"{address or 'link'}-{uuid.uuid4()}"
-
-
-def filters(selector: str | None, no_local: bool = False) -> dict[object, object] | None:
-    """The source filters that Apache registered for JMS."""
-    found: dict[object, object] = {}
-    if selector is not None:
-        found[Symbol(SELECTOR_FILTER)] = Described(SELECTOR_DESCRIPTOR, selector)
-    if no_local:
-        found[Symbol(NO_LOCAL_FILTER)] = Described(NO_LOCAL_DESCRIPTOR, [])
-    return found or None
+def temporary(kind: type[TemporaryQueue] | type[TemporaryTopic]) -> Target:
+    """What the broker is to make and name; it lives as long as the link."""
+    is_queue = issubclass(kind, TemporaryQueue)
+    return Target(
+        dynamic=True,
+        dynamic_node_properties={Symbol(LIFETIME_POLICY): Described(ULong(DELETE_ON_CLOSE), [])},
+        expiry_policy=EXPIRY_LINK_DETACH,
+        capabilities=[TEMPORARY_QUEUE_CAPABILITY if is_queue else TEMPORARY_TOPIC_CAPABILITY],
+    )
 
 
 @dataclass(frozen=True)
@@ -186,3 +145,71 @@ class Wanted:
             raise JMSException("create=True is for queues; a topic is there when it is subscribed to")
         if self.shared and self.no_local:
             raise JMSException("a shared subscription can't have no_local=True")
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """A subscription that is durable, or shared, or both."""
+
+    wanted: Wanted
+    name: str
+    is_global: bool
+    """It belongs to no client id."""
+
+    def source(self) -> Source:
+        """The terminus to attach to."""
+        capabilities = [TOPIC_CAPABILITY]
+        if self.wanted.shared:
+            capabilities += [SHARED_CAPABILITY, *([GLOBAL_CAPABILITY] if self.is_global else [])]
+        source = source_of(self.wanted, capabilities)
+        source.expiry_policy = EXPIRY_NEVER if self.wanted.durable else EXPIRY_LINK_DETACH
+        if self.wanted.durable:
+            source.durable = DURABILITY_UNSETTLED_STATE
+        return source
+
+    def link_name(self) -> str:
+        """The subscription's name; of a shared one with an ending that no other link has."""
+        if not self.wanted.shared:
+            return self.name
+        scope = GLOBAL_SUFFIX if self.is_global else ""
+        kind = "" if self.wanted.durable else "volatile"
+        return f"{self.name}{NAME_DELIMITER}{scope}{kind}{uuid.uuid4()}"
+
+
+def source_of(wanted: Wanted, capabilities: list[str] | None = None) -> Source:
+    """Where a consumer takes from; ``capabilities`` None: those of what has no name of a subscription."""
+    if capabilities is None:
+        capabilities = [capability_of(wanted.destination), *([CREATE_CAPABILITY] if wanted.create else [])]
+    return Source(
+        address=address_of(wanted.destination),
+        filter=filters(wanted.selector, wanted.no_local),
+        capabilities=capabilities,
+    )
+
+
+def unsubscribing_link(name: str, is_global: bool) -> tuple[str, list[str]]:
+    """Name and desired capabilities of a link that means a durable subscription by its name alone."""
+    if not is_global:
+        return name, []
+    return f"{name}{NAME_DELIMITER}{GLOBAL_SUFFIX}", [SHARED_CAPABILITY, GLOBAL_CAPABILITY]
+
+
+def check_subscription_name(name: str) -> None:
+    """Raises JMSException for a name that no subscription can have."""
+    if not name or NAME_DELIMITER in name:
+        raise JMSException(f"a subscription's name is not empty and has no {NAME_DELIMITER!r}: {name!r}")
+
+
+def link_name(address: str | None) -> str:
+    """A link name of its own: two links with one name would be one link."""
+    return f"{address or 'link'}-{uuid.uuid4()}"
+
+
+def filters(selector: str | None, no_local: bool = False) -> dict[object, object] | None:
+    """The source filters that Apache registered for JMS."""
+    found: dict[object, object] = {}
+    if selector is not None:
+        found[Symbol(SELECTOR_FILTER)] = Described(SELECTOR_DESCRIPTOR, selector)
+    if no_local:
+        found[Symbol(NO_LOCAL_FILTER)] = Described(NO_LOCAL_DESCRIPTOR, [])
+    return found or None

@@ -6,13 +6,7 @@ from typing import Any, Final
 
 import click
 
-from postroom.cli.common.broker_connection import (
-    connected,
-    json_option,
-    setting,
-    settings_option,
-    url_option,
-)
+from postroom.cli.common.broker_connection import connected, json_option, setting, settings_option, url_option
 from postroom.cli.common.listing import by_name, fold_dynamic, show_json, show_list
 from postroom.model.entity_types import QUEUE_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYPE
 

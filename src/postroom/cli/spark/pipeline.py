@@ -16,13 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 from rich.console import Console
 
-from postroom.cli.common.options import (
-    hash_key_option,
-    json_option,
-    personal_option,
-    policy_of,
-    token_option,
-)
+from postroom.cli.common.options import hash_key_option, json_option, personal_option, policy_of, token_option
 from postroom.cli.common.spark_session import (
     absolute,
     cores_option,

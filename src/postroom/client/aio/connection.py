@@ -16,162 +16,71 @@ The face without asyncio, :mod:`postroom.client.sync`, is generated from these f
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeVar
 
+from postroom import __version__
 from postroom.amqp.extensions import MANAGEMENT_ADDRESS
-from postroom.client.aio.closable import Closable
+from postroom.client.aio.closable import Closable, Opening
 from postroom.client.aio.consumer import MessageConsumer, QueueBrowser
-from postroom.client.aio.context import JMSContext
 from postroom.client.aio.management_client import ManagementClient
 from postroom.client.aio.message_store import MessageStore
-from postroom.client.aio.opening import Opening
 from postroom.client.aio.producer import MessageProducer
-from postroom.client.aio.requestor import Requestor
-from postroom.client.aio.session import Session, TransactedSession
+from postroom.client.aio.replies import Requestor
+from postroom.client.aio.session import Session
 from postroom.client.aio.xa import XASession
-from postroom.client.connection.connector import Connector
-from postroom.client.connection.metadata import ConnectionMetaData
-from postroom.client.connection.options import (
-    DEFAULT_TIMEOUT_S,
-    ClientOptions,
-    FactoryOptions,
-    RecoverMode,
-    read_recover,
-    split_url_options,
-)
-from postroom.client.connection.provider import ConnectionListener, Provider
-from postroom.client.connection.tls import TlsOptions
-from postroom.client.connection.url import parse_url
+from postroom.client.connection.options import RecoverMode, read_recover
+from postroom.client.connection.provider import Provider
 from postroom.client.destinations import Destination, Queue, Wanted
-from postroom.client.exceptions import JMSException
-from postroom.client.sessions.connection_state import (
-    ExceptionListener,
-    SharedState,
-    Telling,
-    refuse_in_callback,
-)
+from postroom.client.exceptions import LOG, JMSException
+from postroom.client.messages.properties import JMSX_NAMES
+from postroom.client.sessions.connection_state import ExceptionListener, SharedState, refuse_in_callback
 from postroom.client.sessions.session_state import AcknowledgeMode
 
-__all__ = ["Connection", "ConnectionFactory", "connect"]
-
-DEFAULT_CONNECT_TIMEOUT_S: Final = 15.0
-DEFAULT_IDLE_TIMEOUT_MS: Final = 60_000
-DEFAULT_MAX_FRAME_SIZE_BYTES: Final = 64 * 1024
-DEFAULT_OPTIONS: Final = ClientOptions()
+__all__ = ["Connection", "ConnectionMetaData", "TransactedSession"]
 
 Opened = TypeVar("Opened", MessageConsumer, MessageProducer, QueueBrowser, Requestor)
 S = TypeVar("S", bound=Session)
 
 
-def connect(
-    url: str = "amqp://127.0.0.1:5672",
-    *,
-    client_id: str | None = None,
-    connect_timeout_s: float | None = DEFAULT_CONNECT_TIMEOUT_S,
-    request_timeout_s: float | None = DEFAULT_TIMEOUT_S,
-    idle_timeout_ms: int = DEFAULT_IDLE_TIMEOUT_MS,
-    max_frame_size_bytes: int = DEFAULT_MAX_FRAME_SIZE_BYTES,
-    tls: ssl.SSLContext | TlsOptions | None = None,
-    listener: ConnectionListener | None = None,
-    options: ClientOptions = DEFAULT_OPTIONS,
-) -> Opening[Connection]:
-    """A connection to the broker at ``url``: ``async with connect(url) as connection:``. The arguments are
-    those of :class:`ConnectionFactory`; raises as that and :meth:`ConnectionFactory.create_connection` do.
-    """
-    factory = ConnectionFactory(
-        url,
-        client_id=client_id,
-        connect_timeout_s=connect_timeout_s,
-        request_timeout_s=request_timeout_s,
-        idle_timeout_ms=idle_timeout_ms,
-        max_frame_size_bytes=max_frame_size_bytes,
-        tls=tls,
-        listener=listener,
-        options=options,
-    )
-    return Opening(factory.create_connection)
+@dataclass(frozen=True, kw_only=True)
+class ConnectionMetaData:
+    """Versions: of the JMS whose names and rules the client has, of the client, and what the broker is."""
+
+    jms_version: str = "3.1"
+    provider_name: str = "Postroom"
+    provider_version: str = __version__
+    broker_product: str | None = None
+    """As the broker calls itself in its open; None where it doesn't."""
+    broker_version: str | None = None
+    jmsx_property_names: tuple[str, ...] = JMSX_NAMES
+    """Properties of messages that JMS has named, and that mean something here."""
 
 
-class ConnectionFactory:
-    """Makes connections to the broker at ``url``, ``amqp[s]://[user[:password]@]host[:port]``, or to the
-    first of several that answers, ``failover:(amqp://a,amqp://b)``: such a connection is made anew when it
-    breaks.
+class TransactedSession(Session):
+    """A session that is one transaction. Made by :meth:`Connection.transaction`: ``async with`` commits at
+    the end, rolls back with an exception, and closes it.
 
-    ``client_id`` is the container id: the broker refuses a second connection with the same one. Where it is
-    None, one is made. ``tls`` says whom to trust behind ``amqps://``; None: the certificates that the system
-    trusts. ``connect_timeout_s`` is for each broker tried. ``listener`` hears of breaks. ``options`` say how
-    sessions, producers and consumers behave. Times are in seconds (None: no limit) and milliseconds, as their
-    names say. What the URL says counts before these arguments. Raises ValueError for a URL that is none, or
-    an option in it that isn't known or has no such value; JMSSecurityException for files of ``tls`` that are
-    none.
+    ``commit`` and ``rollback`` may be called in between; the next transaction begins with that.
     """
 
-    def __init__(
-        self,
-        url: str = "amqp://127.0.0.1:5672",
-        *,
-        client_id: str | None = None,
-        connect_timeout_s: float | None = DEFAULT_CONNECT_TIMEOUT_S,
-        request_timeout_s: float | None = DEFAULT_TIMEOUT_S,
-        idle_timeout_ms: int = DEFAULT_IDLE_TIMEOUT_MS,
-        max_frame_size_bytes: int = DEFAULT_MAX_FRAME_SIZE_BYTES,
-        tls: ssl.SSLContext | TlsOptions | None = None,
-        listener: ConnectionListener | None = None,
-        options: ClientOptions = DEFAULT_OPTIONS,
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._url = parse_url(url)
-        own, of_sessions = split_url_options(self._url)
-        self._own = FactoryOptions(
-            client_id=client_id,
-            connect_timeout_s=connect_timeout_s,
-            request_timeout_s=request_timeout_s,
-            idle_timeout_ms=idle_timeout_ms,
-            max_frame_size_bytes=max_frame_size_bytes,
-        ).with_url_options(own)
-        self._options = options.with_url_options(of_sessions)
-        self._tls = tls.context() if isinstance(tls, TlsOptions) else tls
-        self._listener = listener
-
-    async def create_connection(self) -> Connection:
-        """Connect, sign in and open; with fail-over, try until it works or the attempts are used up.
-
-        Raises ConnectionLostException (nobody listens there, or not an AMQP broker), JMSSecurityException
-        (wrong user or password), InvalidClientIDException (the client id is in use), JMSTimeoutException.
-        """
-        shared = SharedState(self._options, self._own.request_timeout_s)
-        listener = Telling(shared, self._listener)
-        provider = Provider(self._url, self._connector(), self._own.request_timeout_s, listener)
-        await provider.start()
-        return Connection(provider, shared)
-
-    async def create_context(
-        self,
-        acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO,
-        *,
-        recover: RecoverMode | None = None,
-    ) -> JMSContext:
-        """The short form: a connection and a session on it. Raises as :meth:`create_connection` and
-        :meth:`Connection.create_session`.
-        """
-        connection = await self.create_connection()
+        """Committed, or with an exception rolled back, and closed."""
         try:
-            session = await connection.create_session(acknowledge_mode, recover=recover)
-            return JMSContext(connection, session, set())
-        except BaseException:
-            await connection.close()
-            raise
-
-    def _connector(self) -> Connector:
-        return Connector(
-            client_id=self._own.client_id,
-            connect_timeout_s=self._own.connect_timeout_s,
-            idle_timeout_ms=self._own.idle_timeout_ms,
-            max_frame_size_bytes=self._own.max_frame_size_bytes,
-            tls=self._tls,
-            sasl_mechanisms=self._own.sasl_mechanisms,
-        )
+            if error is None:
+                await self.commit()
+            elif not self.is_closed:
+                await self.rollback()
+        except JMSException as failure:
+            if error is None:
+                raise
+            LOG.warning("a transaction could not be rolled back, which its broker does then: %s", failure)
+        finally:
+            await self.close()
 
 
 class Connection(Closable):
@@ -272,7 +181,7 @@ class Connection(Closable):
             exclusive=exclusive,
             create=create,
         )
-        return self._opening(lambda session: session._wanted(wanted), AcknowledgeMode.INDIVIDUAL)
+        return self._opening(lambda session: session._consume(wanted), AcknowledgeMode.INDIVIDUAL)
 
     def producer(
         self,

@@ -1,4 +1,4 @@
-"""The short form of JMS 2.0, JMSContext: the asyncio face.
+"""The factory of connections, and the short form of JMS 2.0, JMSContext: the asyncio face.
 
 .. code-block:: python
 
@@ -10,30 +10,157 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Self
+import ssl
+from typing import Any, Final, Self
 
-from postroom.client.aio.closable import Closable
+from postroom.client.aio.closable import Closable, Opening
+from postroom.client.aio.connection import Connection, ConnectionMetaData
 from postroom.client.aio.consumer import MessageConsumer, QueueBrowser
 from postroom.client.aio.producer import MessageProducer
+from postroom.client.aio.replies import TemporaryDestination
 from postroom.client.aio.session import Session
-from postroom.client.aio.temporary_destinations import TemporaryDestination
-from postroom.client.connection.metadata import ConnectionMetaData
-from postroom.client.connection.options import RecoverMode
+from postroom.client.connection.connector import Connector, TlsOptions
+from postroom.client.connection.options import (
+    DEFAULT_TIMEOUT_S,
+    ClientOptions,
+    FactoryOptions,
+    RecoverMode,
+    split_url_options,
+)
+from postroom.client.connection.provider import ConnectionListener, Provider
+from postroom.client.connection.url import parse_url
 from postroom.client.destinations import Destination, Queue, Topic
 from postroom.client.messages.message import Body, DeliveryMode, Message, as_message
-from postroom.client.sessions.connection_state import ExceptionListener, FailureCallback, MessageCallback
+from postroom.client.sessions.connection_state import (
+    ExceptionListener,
+    FailureCallback,
+    MessageCallback,
+    SharedState,
+    Telling,
+)
 from postroom.client.sessions.session_state import AcknowledgeMode
 
-if TYPE_CHECKING:
-    from postroom.client.aio.connection import Connection
+__all__ = ["ConnectionFactory", "JMSContext", "JMSProducer", "connect"]
 
-__all__ = ["JMSContext", "JMSProducer"]
+DEFAULT_CONNECT_TIMEOUT_S: Final = 15.0
+DEFAULT_IDLE_TIMEOUT_MS: Final = 60_000
+DEFAULT_MAX_FRAME_SIZE_BYTES: Final = 64 * 1024
+DEFAULT_OPTIONS: Final = ClientOptions()
 
 MAX_PRODUCERS: Final = 16
 """Links that a context keeps, one for each destination that it has sent to lately."""
 
 JmsBody = Body | None
 """What :meth:`JMSProducer.send` sends: in JMS, no body is a body."""
+
+
+def connect(
+    url: str = "amqp://127.0.0.1:5672",
+    *,
+    client_id: str | None = None,
+    connect_timeout_s: float | None = DEFAULT_CONNECT_TIMEOUT_S,
+    request_timeout_s: float | None = DEFAULT_TIMEOUT_S,
+    idle_timeout_ms: int = DEFAULT_IDLE_TIMEOUT_MS,
+    max_frame_size_bytes: int = DEFAULT_MAX_FRAME_SIZE_BYTES,
+    tls: ssl.SSLContext | TlsOptions | None = None,
+    listener: ConnectionListener | None = None,
+    options: ClientOptions = DEFAULT_OPTIONS,
+) -> Opening[Connection]:
+    """A connection to the broker at ``url``: ``async with connect(url) as connection:``. The arguments are
+    those of :class:`ConnectionFactory`; raises as that and :meth:`ConnectionFactory.create_connection` do.
+    """
+    factory = ConnectionFactory(
+        url,
+        client_id=client_id,
+        connect_timeout_s=connect_timeout_s,
+        request_timeout_s=request_timeout_s,
+        idle_timeout_ms=idle_timeout_ms,
+        max_frame_size_bytes=max_frame_size_bytes,
+        tls=tls,
+        listener=listener,
+        options=options,
+    )
+    return Opening(factory.create_connection)
+
+
+class ConnectionFactory:
+    """Makes connections to the broker at ``url``, ``amqp[s]://[user[:password]@]host[:port]``, or to the
+    first of several that answers, ``failover:(amqp://a,amqp://b)``: such a connection is made anew when it
+    breaks.
+
+    ``client_id`` is the container id: the broker refuses a second connection with the same one. Where it is
+    None, one is made. ``tls`` says whom to trust behind ``amqps://``; None: the certificates that the system
+    trusts. ``connect_timeout_s`` is for each broker tried. ``listener`` hears of breaks. ``options`` say how
+    sessions, producers and consumers behave. Times are in seconds (None: no limit) and milliseconds, as their
+    names say. What the URL says counts before these arguments. Raises ValueError for a URL that is none, or
+    an option in it that isn't known or has no such value; JMSSecurityException for files of ``tls`` that are
+    none.
+    """
+
+    def __init__(
+        self,
+        url: str = "amqp://127.0.0.1:5672",
+        *,
+        client_id: str | None = None,
+        connect_timeout_s: float | None = DEFAULT_CONNECT_TIMEOUT_S,
+        request_timeout_s: float | None = DEFAULT_TIMEOUT_S,
+        idle_timeout_ms: int = DEFAULT_IDLE_TIMEOUT_MS,
+        max_frame_size_bytes: int = DEFAULT_MAX_FRAME_SIZE_BYTES,
+        tls: ssl.SSLContext | TlsOptions | None = None,
+        listener: ConnectionListener | None = None,
+        options: ClientOptions = DEFAULT_OPTIONS,
+    ) -> None:
+        self._url = parse_url(url)
+        own, of_sessions = split_url_options(self._url)
+        self._own = FactoryOptions(
+            client_id=client_id,
+            connect_timeout_s=connect_timeout_s,
+            request_timeout_s=request_timeout_s,
+            idle_timeout_ms=idle_timeout_ms,
+            max_frame_size_bytes=max_frame_size_bytes,
+        ).with_url_options(own)
+        self._options = options.with_url_options(of_sessions)
+        self._tls = tls.context() if isinstance(tls, TlsOptions) else tls
+        self._listener = listener
+
+    async def create_connection(self) -> Connection:
+        """Connect, sign in and open; with fail-over, try until it works or the attempts are used up.
+
+        Raises ConnectionLostException (nobody listens there, or not an AMQP broker), JMSSecurityException
+        (wrong user or password), InvalidClientIDException (the client id is in use), JMSTimeoutException.
+        """
+        shared = SharedState(self._options, self._own.request_timeout_s)
+        listener = Telling(shared, self._listener)
+        provider = Provider(self._url, self._connector(), self._own.request_timeout_s, listener)
+        await provider.start()
+        return Connection(provider, shared)
+
+    async def create_context(
+        self,
+        acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO,
+        *,
+        recover: RecoverMode | None = None,
+    ) -> JMSContext:
+        """The short form: a connection and a session on it. Raises as :meth:`create_connection` and
+        :meth:`Connection.create_session`.
+        """
+        connection = await self.create_connection()
+        try:
+            session = await connection.create_session(acknowledge_mode, recover=recover)
+            return JMSContext(connection, session, set())
+        except BaseException:
+            await connection.close()
+            raise
+
+    def _connector(self) -> Connector:
+        return Connector(
+            client_id=self._own.client_id,
+            connect_timeout_s=self._own.connect_timeout_s,
+            idle_timeout_ms=self._own.idle_timeout_ms,
+            max_frame_size_bytes=self._own.max_frame_size_bytes,
+            tls=self._tls,
+            sasl_mechanisms=self._own.sasl_mechanisms,
+        )
 
 
 class JMSContext(Closable):

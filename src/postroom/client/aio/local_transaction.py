@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from postroom.amqp.extensions import LOCAL_TRANSACTIONS
 from postroom.amqp.frames.outcomes import ACCEPTED, Modified, TransactionalState
@@ -45,6 +46,8 @@ class FirstSend:
 
 class TransactionContext:
     """The local transactions of one session, one after the other."""
+
+    consumer_properties: ClassVar[dict[object, object]] = {}
 
     def __init__(
         self, channel: Channel, receivings: Callable[[], Iterable[Receiving]], timeout_s: float | None

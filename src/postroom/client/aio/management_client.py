@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from postroom.amqp.extensions import MANAGEMENT_ADDRESS
 from postroom.client.aio.closable import Closable
@@ -26,9 +26,6 @@ from postroom.client.messages.management_answers import (
     rows_of_query,
 )
 from postroom.client.messages.message import Message
-
-if TYPE_CHECKING:
-    from postroom.client.aio.session import Session
 
 __all__ = ["ManagementClient"]
 
@@ -48,7 +45,7 @@ class ManagementClient(Closable):
         producer: MessageProducer,
         replies: MessageConsumer,
         request_timeout_s: float | None,
-        session: Session | None = None,
+        session: Closable | None = None,
     ) -> None:
         """``session``: what ends with it; None where the session is somebody else's."""
         self._session = session

@@ -54,9 +54,10 @@ class Relay:
     async def open(cls, connection: Connection, queue: str, window: int) -> Relay:
         """Begin to take from ``queue``, up to ``window`` messages at a time. Raises as the broker refuses."""
         session = await connection.create_session(AcknowledgeMode.INDIVIDUAL)
-        coordinator = await session._coordinator([LOCAL_TRANSACTIONS])
+        coordinator = Coordinator(session._channel, [LOCAL_TRANSACTIONS])
+        await coordinator.attach(session._request_timeout_s)
         source = Source(address=queue, capabilities=[QUEUE_CAPABILITY])
-        receiving = await session._receiving(source, f"the relay from {queue}", prefetch=window)
+        receiving = await session._state.receiving(source, f"the relay from {queue}", prefetch=window)
         return cls(session, receiving, coordinator)
 
     async def next(self, timeout_s: float | None) -> Incoming | None:
@@ -141,7 +142,7 @@ class Relay:
                 oldest = next(iter(self._targets))
                 await self._targets.pop(oldest).detach(self._timeout_s)
             target = Target(address=address, capabilities=[QUEUE_CAPABILITY])
-            known = await self._session._sending(self._session._channel, target, address)
+            known = await self._session._state.sending(target, address)
         self._targets[address] = known
         return known
 

@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from postroom.amqp.encoding.types import Described, Symbol, ULong
-from postroom.amqp.engine.receiver import ReceiverLink
-from postroom.amqp.engine.sender import SenderLink
-from postroom.amqp.engine.session import Session as EngineSession
-from postroom.amqp.extensions import (
-    EXCLUSIVE_PROPERTY,
-    LIFETIME_POLICY,
-    MANAGEMENT_ADDRESS,
-    QUEUE_CAPABILITY,
-    REDELIVERY_DELAY,
-    TEMPORARY_QUEUE_CAPABILITY,
-    TEMPORARY_TOPIC_CAPABILITY,
-)
-from postroom.amqp.frames.performatives import RCV_FIRST, RCV_SECOND, SND_MIXED, SND_SETTLED, SND_UNSETTLED
-from postroom.amqp.frames.termini import (
-    DELETE_ON_CLOSE,
-    DISTRIBUTION_COPY,
-    EXPIRY_LINK_DETACH,
-    Source,
-    Target,
-)
-from postroom.client.aio.closable import Closable
+from postroom.amqp.extensions import MANAGEMENT_ADDRESS, TEMPORARY_QUEUE_CAPABILITY
+from postroom.amqp.frames.termini import Source
+from postroom.client.aio.closable import Closable, Opening
 from postroom.client.aio.consumer import MessageConsumer, QueueBrowser
 from postroom.client.aio.local_transaction import TransactionContext
-from postroom.client.aio.opening import Opening
 from postroom.client.aio.producer import MessageProducer
-from postroom.client.aio.requestor import Requestor
-from postroom.client.aio.temporary_destinations import TemporaryDestination
+from postroom.client.aio.replies import Requestor, TemporaryDestination
 from postroom.client.connection.link import sending_properties
-from postroom.client.connection.options import DEFAULT_PREFETCH, MAX_PREFETCH, RecoverMode
+from postroom.client.connection.options import DEFAULT_PREFETCH, RecoverMode
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.receiver_link import Receiving
-from postroom.client.connection.sender_link import Sending
 from postroom.client.destinations import (
     Destination,
     Queue,
@@ -48,24 +25,23 @@ from postroom.client.destinations import (
     Topic,
     Wanted,
     address_of,
+    browsed,
     check_subscription_name,
-    filters,
-    link_name,
     source_of,
     target_of,
+    temporary,
     text_of,
     unsubscribing_link,
 )
 from postroom.client.durations import check_duration
-from postroom.client.exceptions import LOG, IllegalStateException, JMSException
+from postroom.client.exceptions import IllegalStateException
 from postroom.client.messages.base_message import DONE
 from postroom.client.sessions.completions import Completions
 from postroom.client.sessions.connection_state import SharedState, all_of, refuse_in_callback
 from postroom.client.sessions.deliveries import Deliveries
 from postroom.client.sessions.session_state import AcknowledgeMode, SessionState
-from postroom.client.transactions.coordinator import Coordinator
 
-__all__ = ["Session", "TransactedSession"]
+__all__ = ["Session"]
 
 
 P = TypeVar("P", MessageProducer, QueueBrowser)
@@ -85,7 +61,9 @@ class Session(Closable):
     ) -> None:
         self._channel = channel
         self._provider = channel.provider
-        self._state = SessionState(mode, shared, self._acknowledge_all, recover or shared.options.recover)
+        self._state = SessionState(
+            channel, mode, shared, self._acknowledge_all, recover or shared.options.recover
+        )
         self._completions = Completions(self._state)
         self._request_timeout_s = shared.request_timeout_s
         self._transaction: TransactionContext | None = None
@@ -162,29 +140,42 @@ class Session(Closable):
             exclusive=exclusive,
             create=create,
         )
-        return Opening(lambda: self._wanted(wanted))
+        return Opening(lambda: self._consume(wanted))
 
-    async def _wanted(self, wanted: Wanted) -> MessageConsumer:
-        """By the method of JMS that makes such a consumer."""
-        topic, name, selector = wanted.destination, wanted.subscription, wanted.selector
-        prefetch, settle_second = wanted.prefetch, wanted.settle_second
-        if name is None:
-            return await self.create_consumer(
-                topic,
-                selector,
-                wanted.no_local,
-                prefetch=prefetch,
-                settle_second=settle_second,
-                exclusive=wanted.exclusive,
-                create=wanted.create,
-            )
-        assert not isinstance(topic, Queue)
-        if not wanted.shared:
-            return await self.create_durable_consumer(
-                topic, name, selector, wanted.no_local, prefetch=prefetch, settle_second=settle_second
-            )
-        create = self.create_shared_durable_consumer if wanted.durable else self.create_shared_consumer
-        return await create(topic, name, selector, prefetch=prefetch, settle_second=settle_second)
+    async def _consume(self, wanted: Wanted, redelivery_delay_ms: int = 0) -> MessageConsumer:
+        """Such a consumer."""
+        destination, subscription = wanted.destination, self._subscription(wanted)
+        options = self._state.shared.options
+        if subscription is None:
+            of_topic, link, source = isinstance(destination, Topic), None, source_of(wanted)
+            what = text_of(destination)
+        else:
+            of_topic, link, source = True, subscription.link_name(), subscription.source()
+            what, destination = f"subscription {subscription.name}", Topic(address_of(destination))
+        prefetch = wanted.prefetch
+        if prefetch is None:
+            policy = options.prefetch
+            prefetch = policy.durable_topic if wanted.durable else policy.topic if of_topic else policy.queue
+        receiving = await self._state.receiving(
+            source,
+            f"the consumer of {what}",
+            name=link,
+            prefetch=prefetch,
+            settled=options.presettle.consumer(of_topic, self.is_transacted),
+            settle_second=wanted.settle_second,
+            exclusive=wanted.exclusive,
+            redelivery_delay_ms=redelivery_delay_ms,
+        )
+        return self._consumer(receiving, destination, wanted.settle_second, wanted.durable)
+
+    def _subscription(self, wanted: Wanted) -> Subscription | None:
+        if wanted.subscription is None:
+            return None
+        has_client_id = self._provider.has_client_id
+        if not wanted.shared and not has_client_id:
+            raise IllegalStateException("a durable subscription that isn't shared needs a client id")
+        check_subscription_name(wanted.subscription)
+        return Subscription(wanted, wanted.subscription, wanted.shared and not has_client_id)
 
     async def create_producer(
         self,
@@ -208,40 +199,13 @@ class Session(Closable):
             to_topic = None if destination is None else isinstance(destination, Topic)
             settled = self._state.shared.options.presettle.producer(to_topic, self.is_transacted)
         what = f"the producer for {'any destination' if destination is None else text_of(destination)}"
-        sending = await self._sending(
-            self._channel, target, what, settled=settled, properties=sending_properties(send_timeout_ms)
+        sending = await self._state.sending(
+            target, what, settled=settled, properties=sending_properties(send_timeout_ms)
         )
         always_waits = target.address == MANAGEMENT_ADDRESS
         return self._kept(
             MessageProducer(sending, self._state, destination, settled, self._completions, always_waits)
         )
-
-    async def _sending(
-        self,
-        channel: Channel,
-        target: Target,
-        what: str,
-        *,
-        settled: bool = False,
-        properties: dict[object, object] | None = None,
-    ) -> Sending:
-        self._check()
-        name = link_name(target.address)
-
-        def attach(engine: EngineSession) -> SenderLink:
-            mode = SND_SETTLED if settled else SND_UNSETTLED
-            return engine.attach_sender(name, Source(), target, snd_settle_mode=mode, properties=properties)
-
-        sending = Sending(channel, attach, what, target, sends_again=target.address != MANAGEMENT_ADDRESS)
-        await sending.attach(self._request_timeout_s)
-        return sending
-
-    async def _coordinator(self, capabilities: list[str]) -> Coordinator:
-        """A control link of transactions on this session."""
-        self._check()
-        coordinator = Coordinator(self._channel, capabilities)
-        await coordinator.attach(self._request_timeout_s)
-        return coordinator
 
     async def create_consumer(
         self,
@@ -269,18 +233,16 @@ class Session(Closable):
         itself.
         """
         check_duration("redelivery_delay_ms", redelivery_delay_ms)
-        policy = self._state.shared.options.prefetch
-        of_topic = isinstance(destination, Topic)
-        receiving = await self._receiving(
-            source_of(destination, selector, no_local, create),
-            f"the consumer of {text_of(destination)}",
-            prefetch=or_default(prefetch, policy.topic if of_topic else policy.queue),
-            settled=self._state.shared.options.presettle.consumer(of_topic, self.is_transacted),
+        wanted = Wanted(
+            destination,
+            selector,
+            no_local=no_local,
+            prefetch=prefetch,
             settle_second=settle_second,
             exclusive=exclusive,
-            redelivery_delay_ms=redelivery_delay_ms,
+            create=create,
         )
-        return self._consumer(receiving, destination, settle_second)
+        return await self._consume(wanted, redelivery_delay_ms)
 
     async def create_durable_consumer(
         self,
@@ -298,10 +260,9 @@ class Session(Closable):
         selector or no-local the one that is there is replaced. Raises IllegalStateException for a connection
         without a client id, ResourceAllocationException where the subscription is in use.
         """
-        if not self._provider.has_client_id:
-            raise IllegalStateException("a durable subscription that isn't shared needs a client id")
-        wanted = Subscription(address_of(topic), name, True, False, False, selector, no_local)
-        return await self._subscriber(wanted, prefetch, settle_second)
+        return await self._subscriber(
+            topic, name, selector, no_local, durable=True, prefetch=prefetch, settle_second=settle_second
+        )
 
     async def create_shared_consumer(
         self,
@@ -316,9 +277,9 @@ class Session(Closable):
 
         It is the client's own where the connection has a client id, else everybody's.
         """
-        is_global = not self._provider.has_client_id
-        wanted = Subscription(address_of(topic), name, False, True, is_global, selector)
-        return await self._subscriber(wanted, prefetch, settle_second)
+        return await self._subscriber(
+            topic, name, selector, shared=True, prefetch=prefetch, settle_second=settle_second
+        )
 
     async def create_shared_durable_consumer(
         self,
@@ -330,24 +291,19 @@ class Session(Closable):
         settle_second: bool = False,
     ) -> MessageConsumer:
         """As :meth:`create_shared_consumer`, but the subscription stays until :meth:`unsubscribe`."""
-        is_global = not self._provider.has_client_id
-        wanted = Subscription(address_of(topic), name, True, True, is_global, selector)
-        return await self._subscriber(wanted, prefetch, settle_second)
+        return await self._subscriber(
+            topic, name, selector, shared=True, durable=True, prefetch=prefetch, settle_second=settle_second
+        )
 
     async def _subscriber(
-        self, wanted: Subscription, prefetch: int | None, settle_second: bool
+        self,
+        topic: Topic | str,
+        name: str,
+        selector: str | None,
+        no_local: bool = False,
+        **how: Any,
     ) -> MessageConsumer:
-        check_subscription_name(wanted.name)
-        policy = self._state.shared.options.prefetch
-        receiving = await self._receiving(
-            wanted.source(),
-            f"the consumer of subscription {wanted.name}",
-            name=wanted.link_name(),
-            prefetch=or_default(prefetch, policy.durable_topic if wanted.durable else policy.topic),
-            settled=self._state.shared.options.presettle.consumer(True, self.is_transacted),
-            settle_second=settle_second,
-        )
-        return self._consumer(receiving, Topic(wanted.topic), settle_second, wanted.durable)
+        return await self._consume(Wanted(topic, selector, no_local=no_local, subscription=name, **how))
 
     async def unsubscribe(self, name: str) -> None:
         """End the durable subscription ``name`` of this client id, or, without one, of everybody.
@@ -357,40 +313,28 @@ class Session(Closable):
         """
         check_subscription_name(name)
         link, desired = unsubscribing_link(name, not self._provider.has_client_id)
-        receiving = await self._receiving(None, f"subscription {name}", name=link, desired=desired)
+        receiving = await self._state.receiving(None, f"subscription {name}", name=link, desired=desired)
         await receiving.detach(self._request_timeout_s)
 
     async def create_temporary_queue(self) -> TemporaryDestination:
         """A queue that only this connection consumes from, and that ends with it: for replies."""
-        return await self._temporary(TEMPORARY_QUEUE_CAPABILITY, TemporaryQueue)
+        return await self._temporary(TemporaryQueue)
 
     async def create_temporary_topic(self) -> TemporaryDestination:
         """A topic that only this connection subscribes to, and that ends with it."""
-        return await self._temporary(TEMPORARY_TOPIC_CAPABILITY, TemporaryTopic)
+        return await self._temporary(TemporaryTopic)
 
-    async def _temporary(
-        self, capability: str, kind: type[TemporaryQueue] | type[TemporaryTopic]
-    ) -> TemporaryDestination:
+    async def _temporary(self, kind: type[TemporaryQueue] | type[TemporaryTopic]) -> TemporaryDestination:
         """It lives as long as the link that makes it: on a session of its own, not to end with this one."""
         channel = await self._provider.begin(self._request_timeout_s)
-        target = Target(
-            dynamic=True,
-            dynamic_node_properties={Symbol(LIFETIME_POLICY): Described(ULong(DELETE_ON_CLOSE), [])},
-            expiry_policy=EXPIRY_LINK_DETACH,
-            capabilities=[capability],
-        )
-        sending = await self._sending(channel, target, "a temporary destination")
+        sending = await self._state.sending(temporary(kind), "a temporary destination", channel)
         return TemporaryDestination(channel, sending, kind, self._request_timeout_s)
 
     async def create_browser(self, queue: str | Queue, selector: str | None = None) -> QueueBrowser:
         """A browser of ``queue``: sees the messages that wait there, takes none."""
-        source = Source(
-            address=address_of(queue),
-            distribution_mode=DISTRIBUTION_COPY,
-            filter=filters(selector),
-            capabilities=[QUEUE_CAPABILITY],
+        receiving = await self._state.receiving(
+            browsed(queue, selector), f"the browser of {address_of(queue)}"
         )
-        receiving = await self._receiving(source, f"the browser of {address_of(queue)}")
         return self._kept(QueueBrowser(receiving, self._state))
 
     async def create_reply_consumer(self) -> MessageConsumer:
@@ -398,7 +342,7 @@ class Session(Closable):
         consumer.
         """
         source = Source(dynamic=True, capabilities=[TEMPORARY_QUEUE_CAPABILITY])
-        receiving = await self._receiving(source, "the consumer of replies", prefetch=DEFAULT_PREFETCH)
+        receiving = await self._state.receiving(source, "the consumer of replies", prefetch=DEFAULT_PREFETCH)
         return self._consumer(receiving, None, False)
 
     async def create_requestor(self, destination: Destination) -> Requestor:
@@ -427,68 +371,11 @@ class Session(Closable):
         self._consumers.append(deliveries)
         return MessageConsumer(deliveries)
 
-    async def _receiving(
-        self,
-        source: Source | None,
-        what: str,
-        *,
-        name: str | None = None,
-        desired: list[str] | None = None,
-        prefetch: int = 0,
-        settled: bool = False,
-        settle_second: bool = False,
-        exclusive: bool = False,
-        redelivery_delay_ms: int = 0,
-    ) -> Receiving:
-        """``source`` None: the one that the broker knows under ``name``."""
-        self._check()
-        if not 0 <= prefetch <= MAX_PREFETCH:
-            raise JMSException(f"prefetch {prefetch} is outside 0 to {MAX_PREFETCH}")
-        link = name or link_name(source.address if source is not None else None)
-
-        def attach(engine: EngineSession) -> ReceiverLink:
-            return engine.attach_receiver(
-                link,
-                source,
-                Target(),
-                snd_settle_mode=self._sender_settle_mode(source, settled),
-                rcv_settle_mode=RCV_SECOND if settle_second else RCV_FIRST,
-                properties=self._consumer_properties(source, exclusive, redelivery_delay_ms),
-                desired_capabilities=desired,
-            )
-
-        drain_timeout_s = self._state.shared.options.drain_timeout_s
-        receiving = Receiving(self._channel, attach, what, source, prefetch, drain_timeout_s)
-        await receiving.attach(self._request_timeout_s)
-        return receiving
-
-    def _consumer_properties(
-        self, source: Source | None, exclusive: bool, redelivery_delay_ms: int
-    ) -> dict[object, object]:
-        """Link properties of a consumer."""
-        properties: dict[object, object] = {}
-        if exclusive:
-            properties[EXCLUSIVE_PROPERTY] = True
-        if redelivery_delay_ms:
-            properties[REDELIVERY_DELAY] = redelivery_delay_ms
-        return properties
-
-    def _sender_settle_mode(self, source: Source | None, settled: bool) -> int:
-        """What the broker sends settled: all without acknowledgement; copies for a browser as it likes."""
-        if settled or self._state.mode.is_presettled:
-            return SND_SETTLED
-        browses = source is not None and source.distribution_mode == DISTRIBUTION_COPY
-        return SND_MIXED if browses else SND_UNSETTLED
-
-    def _check(self) -> None:
-        self._provider.check()
-        self._state.check()
-
     async def acknowledge(self) -> None:
         """Accept everything that the session's consumers have handed out (mode CLIENT), as
         :meth:`Message.acknowledge` does. Raises IllegalStateException in another mode.
         """
-        self._check()
+        self._state.check_all()
         if self._state.mode is not AcknowledgeMode.CLIENT:
             raise IllegalStateException(
                 f"acknowledge of a session in mode {self._state.mode.name}; it needs CLIENT"
@@ -510,7 +397,7 @@ class Session(Closable):
         Raises IllegalStateException in a transacted session, JMSTimeoutException where the broker doesn't
         answer.
         """
-        self._check()
+        self._state.check_all()
         if self.is_transacted:
             raise IllegalStateException("a transacted session is rolled back, not recovered")
         if self._state.recover is RecoverMode.LOCAL:
@@ -537,7 +424,7 @@ class Session(Closable):
         await self._own_transaction("rollback").rollback()
 
     def _own_transaction(self, what: str) -> TransactionContext:
-        self._check()
+        self._state.check_all()
         if self._transaction is None:
             raise IllegalStateException(
                 f"{what} of a session in mode {self._state.mode.name}; it needs SESSION_TRANSACTED"
@@ -565,32 +452,3 @@ class Session(Closable):
             for opened in self._others:
                 await opened.close()
             self._channel.end()
-
-
-class TransactedSession(Session):
-    """A session that is one transaction. Made by :meth:`Connection.transaction`: ``async with`` commits at
-    the end, rolls back with an exception, and closes it.
-
-    ``commit`` and ``rollback`` may be called in between; the next transaction begins with that.
-    """
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Committed, or with an exception rolled back, and closed."""
-        try:
-            if error is None:
-                await self.commit()
-            elif not self.is_closed:
-                await self.rollback()
-        except JMSException as failure:
-            if error is None:
-                raise
-            LOG.warning("a transaction could not be rolled back, which its broker does then: %s", failure)
-        finally:
-            await self.close()
-
-
-def or_default(given: int | None, default: int) -> int:
-    """What was said, or else the default."""
-    return default if given is None else given

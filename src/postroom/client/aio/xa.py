@@ -11,8 +11,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from postroom.amqp.encoding.types import UInt
-from postroom.amqp.extensions import MANAGEMENT_ADDRESS, XA_CODE, XA_PROPERTY
-from postroom.amqp.frames.termini import DISTRIBUTION_COPY, Source
+from postroom.amqp.extensions import MANAGEMENT_ADDRESS, XA_CODE
 from postroom.client.aio.management_client import ManagementClient
 from postroom.client.aio.session import Session
 from postroom.client.connection.provider import Channel
@@ -220,14 +219,6 @@ class XASession(Session):
     async def rollback(self) -> None:
         """TransactionInProgressException: the transaction manager rolls back."""
         raise TransactionInProgressException("an XA session is rolled back by its transaction manager")
-
-    def _consumer_properties(
-        self, source: Source | None, exclusive: bool, redelivery_delay_ms: int
-    ) -> dict[object, object]:
-        properties = super()._consumer_properties(source, exclusive, redelivery_delay_ms)
-        if source is not None and source.distribution_mode != DISTRIBUTION_COPY:
-            properties[XA_PROPERTY] = True
-        return properties
 
     async def close(self) -> None:
         """Close the session with its producers and consumers. A branch that was not ended stays suspended;

@@ -14,14 +14,7 @@ from postroom.amqp.encoding.types import Byte, Symbol
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.extensions import DESTINATION_TYPE
 from postroom.amqp.message import sections
-from postroom.client.destinations import (
-    Destination,
-    Queue,
-    TemporaryQueue,
-    TemporaryTopic,
-    Topic,
-    address_of,
-)
+from postroom.client.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, address_of
 from postroom.client.exceptions import MessageFormatException
 from postroom.client.messages.base_message import (
     DEFAULT_PRIORITY,

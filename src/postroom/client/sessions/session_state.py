@@ -1,4 +1,6 @@
-"""What the producers and consumers of a session share: its mode, its transaction, and whose turn it is."""
+"""What the producers and consumers of a session share: its mode, its transaction, how their links are made,
+and whose turn it is.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,20 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from enum import IntEnum
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
-from postroom.client.connection.options import RecoverMode
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.session import Session as EngineSession
+from postroom.amqp.extensions import EXCLUSIVE_PROPERTY, MANAGEMENT_ADDRESS, REDELIVERY_DELAY
+from postroom.amqp.frames.performatives import RCV_FIRST, RCV_SECOND, SND_MIXED, SND_SETTLED, SND_UNSETTLED
+from postroom.amqp.frames.termini import DISTRIBUTION_COPY, Source, Target
+from postroom.client.connection.options import MAX_PREFETCH, RecoverMode
+from postroom.client.connection.provider import Channel
 from postroom.client.connection.receiver_link import Incoming, Receiving
 from postroom.client.connection.sender_link import Sending
-from postroom.client.exceptions import IllegalStateException
+from postroom.client.destinations import link_name
+from postroom.client.exceptions import IllegalStateException, JMSException
 from postroom.client.sessions.connection_state import CALLED_FOR, SharedState
 
 
@@ -51,6 +61,9 @@ class AcknowledgeMode(IntEnum):
 class UnitOfWork(Protocol):
     """A transaction, local or a branch of a global one."""
 
+    consumer_properties: ClassVar[dict[object, object]]
+    """What the links of consumers tell the broker."""
+
     async def send(self, sending: Sending, payload: bytes, settled: bool, timeout_s: float | None) -> None:
         """Send in the transaction; the outcome is looked at when it ends."""
 
@@ -71,11 +84,13 @@ class SessionState:
 
     def __init__(
         self,
+        channel: Channel,
         mode: AcknowledgeMode,
         shared: SharedState,
         acknowledge_all: Callable[[], Awaitable[None]],
         recover: RecoverMode,
     ) -> None:
+        self._channel: Final = channel
         self.mode: Final = mode
         self.recover: Final = recover
         self.shared: Final = shared
@@ -100,6 +115,81 @@ class SessionState:
         """Raises IllegalStateException after the session's close."""
         if self.is_closed:
             raise IllegalStateException("the session is closed")
+
+    def check_all(self) -> None:
+        """Raises what ended the connection, too."""
+        self._channel.provider.check()
+        self.check()
+
+    async def sending(
+        self,
+        target: Target,
+        what: str,
+        channel: Channel | None = None,
+        *,
+        settled: bool = False,
+        properties: dict[object, object] | None = None,
+    ) -> Sending:
+        """A link to ``target``; ``channel`` None: in the session. Raises as the broker refuses."""
+        self.check_all()
+        name = link_name(target.address)
+
+        def attach(engine: EngineSession) -> SenderLink:
+            mode = SND_SETTLED if settled else SND_UNSETTLED
+            return engine.attach_sender(name, Source(), target, snd_settle_mode=mode, properties=properties)
+
+        sending = Sending(
+            channel or self._channel, attach, what, target, sends_again=target.address != MANAGEMENT_ADDRESS
+        )
+        await sending.attach(self.shared.request_timeout_s)
+        return sending
+
+    async def receiving(
+        self,
+        source: Source | None,
+        what: str,
+        *,
+        name: str | None = None,
+        desired: list[str] | None = None,
+        prefetch: int = 0,
+        settled: bool = False,
+        settle_second: bool = False,
+        exclusive: bool = False,
+        redelivery_delay_ms: int = 0,
+    ) -> Receiving:
+        """A link from ``source``; None: the one that the broker knows under ``name``. Raises as
+        :meth:`sending`.
+        """
+        self.check_all()
+        if not 0 <= prefetch <= MAX_PREFETCH:
+            raise JMSException(f"prefetch {prefetch} is outside 0 to {MAX_PREFETCH}")
+        properties: dict[object, object] = {}
+        if exclusive:
+            properties[EXCLUSIVE_PROPERTY] = True
+        if redelivery_delay_ms:
+            properties[REDELIVERY_DELAY] = redelivery_delay_ms
+        if self.transaction is not None and source is not None and not browses(source):
+            properties |= self.transaction.consumer_properties
+        sender_settle_mode = SND_MIXED if browses(source) else SND_UNSETTLED
+        if settled or self.mode.is_presettled:
+            sender_settle_mode = SND_SETTLED
+        link = name or link_name(source.address if source is not None else None)
+
+        def attach(engine: EngineSession) -> ReceiverLink:
+            return engine.attach_receiver(
+                link,
+                source,
+                Target(),
+                snd_settle_mode=sender_settle_mode,
+                rcv_settle_mode=RCV_SECOND if settle_second else RCV_FIRST,
+                properties=properties,
+                desired_capabilities=desired,
+            )
+
+        drain_timeout_s = self.shared.options.drain_timeout_s
+        receiving = Receiving(self._channel, attach, what, source, prefetch, drain_timeout_s)
+        await receiving.attach(self.shared.request_timeout_s)
+        return receiving
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -131,3 +221,8 @@ class SessionState:
         """Wait until no message listener of the session is being called."""
         async with self._listening:
             pass
+
+
+def browses(source: Source | None) -> bool:
+    """Whether it gives copies, which nobody else misses."""
+    return source is not None and source.distribution_mode == DISTRIBUTION_COPY

@@ -5,119 +5,41 @@ Generated from aio/connection.py by tools/async_to_sync.py: change that, and run
 
 from __future__ import annotations
 
-import ssl
+from types import TracebackType
 
 from postroom.client.aio import connection as aio
-from postroom.client.aio.connection import (
-    DEFAULT_CONNECT_TIMEOUT_S,
-    DEFAULT_IDLE_TIMEOUT_MS,
-    DEFAULT_MAX_FRAME_SIZE_BYTES,
-    DEFAULT_OPTIONS,
-)
-from postroom.client.connection.metadata import ConnectionMetaData
-from postroom.client.connection.options import DEFAULT_TIMEOUT_S, ClientOptions, RecoverMode
-from postroom.client.connection.provider import ConnectionListener
-from postroom.client.connection.tls import TlsOptions
+from postroom.client.aio.connection import ConnectionMetaData
+from postroom.client.connection.options import RecoverMode
 from postroom.client.destinations import Destination, Queue
 from postroom.client.sessions.connection_state import ExceptionListener
 from postroom.client.sessions.session_state import AcknowledgeMode
 from postroom.client.sync.consumer import MessageConsumer, QueueBrowser
-from postroom.client.sync.context import JMSContext
 from postroom.client.sync.management_client import ManagementClient
 from postroom.client.sync.message_store import MessageStore
-from postroom.client.sync.portal import Closable, Portal
+from postroom.client.sync.portal import Closable
 from postroom.client.sync.producer import MessageProducer
-from postroom.client.sync.requestor import Requestor
-from postroom.client.sync.session import Session, TransactedSession
+from postroom.client.sync.replies import Requestor
+from postroom.client.sync.session import Session
 from postroom.client.sync.xa import XASession
 
-__all__ = ["Connection", "ConnectionFactory", "connect"]
+__all__ = ["Connection", "TransactedSession"]
 
 
-def connect(
-    url: str = "amqp://127.0.0.1:5672",
-    *,
-    client_id: str | None = None,
-    connect_timeout_s: float | None = DEFAULT_CONNECT_TIMEOUT_S,
-    request_timeout_s: float | None = DEFAULT_TIMEOUT_S,
-    idle_timeout_ms: int = DEFAULT_IDLE_TIMEOUT_MS,
-    max_frame_size_bytes: int = DEFAULT_MAX_FRAME_SIZE_BYTES,
-    tls: ssl.SSLContext | TlsOptions | None = None,
-    listener: ConnectionListener | None = None,
-    options: ClientOptions = DEFAULT_OPTIONS,
-) -> Connection:
-    """A connection to the broker at ``url``: ``with connect(url) as connection:``. The arguments are
-    those of :class:`ConnectionFactory`; raises as that and :meth:`ConnectionFactory.create_connection` do.
-    """
-    return ConnectionFactory(
-        url,
-        client_id=client_id,
-        connect_timeout_s=connect_timeout_s,
-        request_timeout_s=request_timeout_s,
-        idle_timeout_ms=idle_timeout_ms,
-        max_frame_size_bytes=max_frame_size_bytes,
-        tls=tls,
-        listener=listener,
-        options=options,
-    ).create_connection()
+class TransactedSession(Session):
+    """A session that is one transaction. Made by :meth:`Connection.transaction`: ``with`` commits at
+    the end, rolls back with an exception, and closes it.
 
-
-class ConnectionFactory:
-    """Makes connections to the broker at ``url``, ``amqp[s]://[user[:password]@]host[:port]``, or to the
-    first of several that answers, ``failover:(amqp://a,amqp://b)``: such a connection is made anew when it
-    breaks.
-
-    ``client_id`` is the container id: the broker refuses a second connection with the same one. Where it is
-    None, one is made. ``tls`` says whom to trust behind ``amqps://``; None: the certificates that the system
-    trusts. ``connect_timeout_s`` is for each broker tried. ``listener`` hears of breaks. ``options`` say how
-    sessions, producers and consumers behave. Times are in seconds (None: no limit) and milliseconds, as their
-    names say. What the URL says counts before these arguments. Raises ValueError for a URL that is none, or
-    an option in it that isn't known or has no such value; JMSSecurityException for files of ``tls`` that are
-    none.
+    ``commit`` and ``rollback`` may be called in between; the next transaction begins with that.
     """
 
-    _inner: aio.ConnectionFactory
+    _inner: aio.TransactedSession
 
-    def __init__(
-        self,
-        url: str = "amqp://127.0.0.1:5672",
-        *,
-        client_id: str | None = None,
-        connect_timeout_s: float | None = DEFAULT_CONNECT_TIMEOUT_S,
-        request_timeout_s: float | None = DEFAULT_TIMEOUT_S,
-        idle_timeout_ms: int = DEFAULT_IDLE_TIMEOUT_MS,
-        max_frame_size_bytes: int = DEFAULT_MAX_FRAME_SIZE_BYTES,
-        tls: ssl.SSLContext | TlsOptions | None = None,
-        listener: ConnectionListener | None = None,
-        options: ClientOptions = DEFAULT_OPTIONS,
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._inner = aio.ConnectionFactory(
-            url,
-            client_id=client_id,
-            connect_timeout_s=connect_timeout_s,
-            request_timeout_s=request_timeout_s,
-            idle_timeout_ms=idle_timeout_ms,
-            max_frame_size_bytes=max_frame_size_bytes,
-            tls=tls,
-            listener=listener,
-            options=options,
-        )
-
-    def create_connection(self) -> Connection:
-        """Connect, sign in and open; with fail-over, try until it works or the attempts are used up.
-
-        Raises ConnectionLostException (nobody listens there, or not an AMQP broker), JMSSecurityException
-        (wrong user or password), InvalidClientIDException (the client id is in use), JMSTimeoutException.
-        """
-        return Connection(*Portal.open(lambda: self._inner.create_connection()))
-
-    def create_context(
-        self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, recover: RecoverMode | None = None
-    ) -> JMSContext:
-        """The short form: a connection and a session on it. Raises as :meth:`create_connection` and
-        :meth:`Connection.create_session`.
-        """
-        return JMSContext(*Portal.open(lambda: self._inner.create_context(acknowledge_mode, recover=recover)))
+        """Committed, or with an exception rolled back, and closed."""
+        if self._portal.is_running:
+            self._portal.call(self._inner.__aexit__(kind, error, trace))
 
 
 class Connection(Closable):

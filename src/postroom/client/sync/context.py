@@ -1,25 +1,121 @@
-"""The short form of JMS 2.0, JMSContext: the sync face.
+"""The factory of connections, and the short form of JMS 2.0, JMSContext: the sync face.
 
 Generated from aio/context.py by tools/async_to_sync.py: change that, and run the tool.
 """
 
 from __future__ import annotations
 
+import ssl
 from typing import Self
 
 from postroom.client.aio import context as aio
-from postroom.client.aio.context import JmsBody
-from postroom.client.connection.metadata import ConnectionMetaData
-from postroom.client.connection.options import RecoverMode
+from postroom.client.aio.connection import ConnectionMetaData
+from postroom.client.aio.context import (
+    DEFAULT_CONNECT_TIMEOUT_S,
+    DEFAULT_IDLE_TIMEOUT_MS,
+    DEFAULT_MAX_FRAME_SIZE_BYTES,
+    DEFAULT_OPTIONS,
+    JmsBody,
+)
+from postroom.client.connection.connector import TlsOptions
+from postroom.client.connection.options import DEFAULT_TIMEOUT_S, ClientOptions, RecoverMode
+from postroom.client.connection.provider import ConnectionListener
 from postroom.client.destinations import Destination, Queue, Topic
 from postroom.client.messages.message import DeliveryMode
 from postroom.client.sessions.connection_state import ExceptionListener, FailureCallback, MessageCallback
 from postroom.client.sessions.session_state import AcknowledgeMode
+from postroom.client.sync.connection import Connection
 from postroom.client.sync.consumer import MessageConsumer, QueueBrowser
-from postroom.client.sync.portal import Closable, Face
-from postroom.client.sync.temporary_destinations import TemporaryDestination
+from postroom.client.sync.portal import Closable, Face, Portal
+from postroom.client.sync.replies import TemporaryDestination
 
-__all__ = ["JMSContext", "JMSProducer"]
+__all__ = ["ConnectionFactory", "JMSContext", "JMSProducer", "connect"]
+
+
+def connect(
+    url: str = "amqp://127.0.0.1:5672",
+    *,
+    client_id: str | None = None,
+    connect_timeout_s: float | None = DEFAULT_CONNECT_TIMEOUT_S,
+    request_timeout_s: float | None = DEFAULT_TIMEOUT_S,
+    idle_timeout_ms: int = DEFAULT_IDLE_TIMEOUT_MS,
+    max_frame_size_bytes: int = DEFAULT_MAX_FRAME_SIZE_BYTES,
+    tls: ssl.SSLContext | TlsOptions | None = None,
+    listener: ConnectionListener | None = None,
+    options: ClientOptions = DEFAULT_OPTIONS,
+) -> Connection:
+    """A connection to the broker at ``url``: ``with connect(url) as connection:``. The arguments are
+    those of :class:`ConnectionFactory`; raises as that and :meth:`ConnectionFactory.create_connection` do.
+    """
+    return ConnectionFactory(
+        url,
+        client_id=client_id,
+        connect_timeout_s=connect_timeout_s,
+        request_timeout_s=request_timeout_s,
+        idle_timeout_ms=idle_timeout_ms,
+        max_frame_size_bytes=max_frame_size_bytes,
+        tls=tls,
+        listener=listener,
+        options=options,
+    ).create_connection()
+
+
+class ConnectionFactory:
+    """Makes connections to the broker at ``url``, ``amqp[s]://[user[:password]@]host[:port]``, or to the
+    first of several that answers, ``failover:(amqp://a,amqp://b)``: such a connection is made anew when it
+    breaks.
+
+    ``client_id`` is the container id: the broker refuses a second connection with the same one. Where it is
+    None, one is made. ``tls`` says whom to trust behind ``amqps://``; None: the certificates that the system
+    trusts. ``connect_timeout_s`` is for each broker tried. ``listener`` hears of breaks. ``options`` say how
+    sessions, producers and consumers behave. Times are in seconds (None: no limit) and milliseconds, as their
+    names say. What the URL says counts before these arguments. Raises ValueError for a URL that is none, or
+    an option in it that isn't known or has no such value; JMSSecurityException for files of ``tls`` that are
+    none.
+    """
+
+    _inner: aio.ConnectionFactory
+
+    def __init__(
+        self,
+        url: str = "amqp://127.0.0.1:5672",
+        *,
+        client_id: str | None = None,
+        connect_timeout_s: float | None = DEFAULT_CONNECT_TIMEOUT_S,
+        request_timeout_s: float | None = DEFAULT_TIMEOUT_S,
+        idle_timeout_ms: int = DEFAULT_IDLE_TIMEOUT_MS,
+        max_frame_size_bytes: int = DEFAULT_MAX_FRAME_SIZE_BYTES,
+        tls: ssl.SSLContext | TlsOptions | None = None,
+        listener: ConnectionListener | None = None,
+        options: ClientOptions = DEFAULT_OPTIONS,
+    ) -> None:
+        self._inner = aio.ConnectionFactory(
+            url,
+            client_id=client_id,
+            connect_timeout_s=connect_timeout_s,
+            request_timeout_s=request_timeout_s,
+            idle_timeout_ms=idle_timeout_ms,
+            max_frame_size_bytes=max_frame_size_bytes,
+            tls=tls,
+            listener=listener,
+            options=options,
+        )
+
+    def create_connection(self) -> Connection:
+        """Connect, sign in and open; with fail-over, try until it works or the attempts are used up.
+
+        Raises ConnectionLostException (nobody listens there, or not an AMQP broker), JMSSecurityException
+        (wrong user or password), InvalidClientIDException (the client id is in use), JMSTimeoutException.
+        """
+        return Connection(*Portal.open(lambda: self._inner.create_connection()))
+
+    def create_context(
+        self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, recover: RecoverMode | None = None
+    ) -> JMSContext:
+        """The short form: a connection and a session on it. Raises as :meth:`create_connection` and
+        :meth:`Connection.create_session`.
+        """
+        return JMSContext(*Portal.open(lambda: self._inner.create_context(acknowledge_mode, recover=recover)))
 
 
 class JMSContext(Closable):

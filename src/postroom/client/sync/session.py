@@ -5,18 +5,15 @@ Generated from aio/session.py by tools/async_to_sync.py: change that, and run th
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from postroom.client.aio import session as aio
 from postroom.client.destinations import Destination, Queue, Topic
 from postroom.client.sessions.session_state import AcknowledgeMode
 from postroom.client.sync.consumer import MessageConsumer, QueueBrowser
 from postroom.client.sync.portal import Closable
 from postroom.client.sync.producer import MessageProducer
-from postroom.client.sync.requestor import Requestor
-from postroom.client.sync.temporary_destinations import TemporaryDestination
+from postroom.client.sync.replies import Requestor, TemporaryDestination
 
-__all__ = ["Session", "TransactedSession"]
+__all__ = ["Session"]
 
 
 class Session(Closable):
@@ -267,20 +264,3 @@ class Session(Closable):
         IllegalStateException.
         """
         self._close()
-
-
-class TransactedSession(Session):
-    """A session that is one transaction. Made by :meth:`Connection.transaction`: ``with`` commits at
-    the end, rolls back with an exception, and closes it.
-
-    ``commit`` and ``rollback`` may be called in between; the next transaction begins with that.
-    """
-
-    _inner: aio.TransactedSession
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Committed, or with an exception rolled back, and closed."""
-        if self._portal.is_running:
-            self._portal.call(self._inner.__aexit__(kind, error, trace))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import ClassVar
 
 from postroom.amqp.encoding.types import Int, UInt
-from postroom.amqp.extensions import DISTRIBUTED_TRANSACTIONS
+from postroom.amqp.extensions import DISTRIBUTED_TRANSACTIONS, XA_PROPERTY
 from postroom.amqp.frames.outcomes import ACCEPTED, TransactionalState
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.receiver_link import Incoming, Receiving
@@ -25,6 +26,8 @@ from postroom.model.xa import XaCode, XaFlag, Xid
 
 class BranchWork:
     """What the producers and consumers of an XA session do their work in: its branch, while it has one."""
+
+    consumer_properties: ClassVar[dict[object, object]] = {XA_PROPERTY: True}
 
     def __init__(
         self, channel: Channel, receivings: Callable[[], Iterable[Receiving]], timeout_s: float | None

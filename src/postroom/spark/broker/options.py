@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from postroom.client.connection.tls import TlsOptions
+from postroom.client.connection.connector import TlsOptions
 from postroom.client.connection.url import parse_url
 from postroom.spark.data_source.option_reader import OptionReader
 
