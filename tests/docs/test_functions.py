@@ -23,7 +23,7 @@ BY_NAME = {
     "client/aio/connection.py:Connection.consumer",
     "client/aio/context.py:ConnectionFactory.__init__",
     "client/aio/context.py:connect",
-    "client/aio/session.py:Session._receiving",
+    "client/sessions/session_state.py:SessionState.receiving",
     "client/aio/session.py:Session.consumer",
     "client/sync/connection.py:Connection.consumer",
     "client/sync/context.py:ConnectionFactory.__init__",

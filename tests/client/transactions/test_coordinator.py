@@ -8,6 +8,7 @@ from postroom.amqp.frames.outcomes import Accepted, TransactionalState
 from postroom.client.aio import ConnectionFactory
 from postroom.client.exceptions import JMSException
 from postroom.client.messages.message import Message, encode_message
+from postroom.client.transactions.coordinator import Coordinator
 from tests.client.fake_broker import asynchronous
 from tests.server.harness import BrokerThread, make_config
 
@@ -26,7 +27,8 @@ def test_a_send_in_a_transaction_waits_for_its_discharge(fail: bool, left: int) 
 async def transact(broker: BrokerThread, fail: bool) -> None:
     async with await ConnectionFactory(broker.url).create_connection() as connection:
         session = await connection.create_session()
-        coordinator = await session._coordinator(LOCAL)
+        coordinator = Coordinator(session._channel, LOCAL)
+        await coordinator.attach(5)
         producer = await session.create_producer("q")
         txn_id = await coordinator.declare(5)
         state = TransactionalState(txn_id)
