@@ -1,8 +1,14 @@
-"""Groups of commands, which list each with its whole help, and tell the nearest to one that isn't there."""
+"""Groups of commands, which list each with its whole help, and tell the nearest to one that isn't there; and
+options of one line.
+"""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Option = Callable[[Command], Command]
 
 WHOLE: Final = 1000
 """Characters of a command's first sentence: click shortens what is longer."""
@@ -32,3 +38,14 @@ class Group(click.Group):
             formatter.write_dl(
                 [(name, command.get_short_help_str(WHOLE)) for name, command in found if command]
             )
+
+
+def number_option(*names: str, help: str, least: float = 1, metavar: str = "N", **more: Any) -> Option[Any]:
+    """The option of a number, ``least`` or more: with a fraction where ``least`` is a float."""
+    kind = click.FloatRange(least) if isinstance(least, float) else click.IntRange(least)
+    return click.option(*names, type=kind, metavar=metavar, help=help, **more)
+
+
+def count_option(help: str, default: int = 0, least: int = 0, shows_default: bool = True) -> Option[Any]:
+    """The option ``--count``."""
+    return number_option("--count", "-n", default=default, show_default=shows_default, least=least, help=help)

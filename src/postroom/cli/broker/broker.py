@@ -1,14 +1,14 @@
 """`postroom broker` and `postroom connection`: counters of the whole broker and of its connections."""
 
 import json
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import click
 
-from postroom.cli.common.broker_connection import connected, json_option, shown, url_option
-from postroom.cli.common.listing import show_json
+from postroom.cli.common.broker_connection import connected, json_option, url_option
 from postroom.cli.common.switches import show_counters
-from postroom.cli.common.tables import new_table, show_table
+from postroom.cli.common.tables import show_rows, shown
 from postroom.cli.groups import Group
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, CONNECTION_TYPE
 
@@ -59,13 +59,12 @@ def list_connections(url: str, as_json: bool) -> None:
     """List the connections, with what has gone over each; this command's own, too."""
     with connected(url) as opened:
         found = opened.create_management().query(CONNECTION_TYPE)
-    if as_json:
-        show_json(found)
-        return
-    table = new_table("connection", "user", *LISTED.values(), numbers=tuple(LISTED.values()))
-    for each in found:
-        table.add_row(str(each["name"]), str(each["user"]), *(shown(each[name]) for name in LISTED))
-    show_table(table)
+    heads = tuple(LISTED.values())
+    show_rows(found, ("connection", "user", *heads), _cells, as_json, heads)
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    return [str(row["name"]), str(row["user"]), *(shown(row[name]) for name in LISTED)]
 
 
 @connection.command("reset")

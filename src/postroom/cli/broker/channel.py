@@ -6,10 +6,9 @@ from typing import Any, Final
 
 import click
 
-from postroom.cli.common.broker_connection import connected, json_option, settings_option, shown, url_option
+from postroom.cli.common.broker_connection import connected, json_option, settings_option, url_option
 from postroom.cli.common.definitions import add_alter, add_delete, add_list, create
-from postroom.cli.common.listing import by_name, show_json
-from postroom.cli.common.tables import new_table, show_table
+from postroom.cli.common.tables import by_name, new_table, show_json, show_table, shown
 from postroom.cli.groups import Group
 from postroom.model.entity_types import CHANNEL_TYPE
 

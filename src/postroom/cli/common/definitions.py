@@ -1,13 +1,13 @@
 """`list`, `create`, `alter` and `delete`: the same for queues, topics, quotas, all that has a definition."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, setting, settings_option, url_option
-from postroom.cli.common.listing import by_name, fold_dynamic, show_json, show_list
+from postroom.cli.common.tables import Rows, by_name, show_json, show_list, show_one
 from postroom.model.entity_types import QUEUE_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYPE
 
 _ADDRESSED: Final = (QUEUE_TYPE, TOPIC_TYPE, SUBSCRIPTION_TYPE)
@@ -43,13 +43,36 @@ def add_list_with_dynamic(
         elif as_json:
             show_json(each for each in wanted if not each["dynamic"])
         else:
-            show_list(fold_dynamic(wanted, listed, what), listed, as_json)
+            show_list(_fold_dynamic(wanted, listed, what), listed, as_json)
+
+
+def _fold_dynamic(rows: Rows, listed: Sequence[tuple[str, str]], what: str) -> list[Mapping[str, Any]]:
+    """The rows by name, with those that clients have had made for themselves as one, behind the others."""
+    named = by_name(each for each in rows if not each["dynamic"])
+    dynamic = [each for each in rows if each["dynamic"]]
+    if not dynamic:
+        return named
+    sums = {attribute: sum(each[attribute] for each in dynamic) for attribute, _ in listed[1:]}
+    return [*named, {"name": f"{len(dynamic):,} dynamic {what} (--all)", **sums}]
 
 
 def _beginning_with(prefix: str, kind: str, url: str) -> list[Mapping[str, Any]]:
     with connected(url) as connection:
         found = connection.create_management().query(kind)
     return by_name(each for each in found if str(each["name"]).startswith(prefix))
+
+
+def add_show(group: click.Group, kind: str, text: str, hidden: Container[str] = ("identity", "type")) -> None:
+    """Give ``group`` the command that shows what is known of a thing of type ``kind``, but for ``hidden``."""
+
+    @group.command("show", help=text)
+    @click.argument("name")
+    @url_option
+    @json_option
+    def command(name: str, url: str, as_json: bool) -> None:
+        with connected(url) as connection:
+            row = connection.create_management().read(kind, name)
+        show_one(row, as_json, hidden)
 
 
 def add_create(group: click.Group, kind: str, text: str, verb: str = "create") -> None:
@@ -134,3 +157,8 @@ def add_delete(group: click.Group, kind: str, text: str, **conditions: str) -> N
         for flag, help in conditions.items()
     ]
     command.params[1:1] = flags
+
+
+def given(settings: Mapping[str, object]) -> dict[str, object]:
+    """Those that the command line says."""
+    return {key: value for key, value in settings.items() if value is not None}

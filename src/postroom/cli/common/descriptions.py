@@ -6,10 +6,9 @@ from typing import Any, Final
 
 import click
 
-from postroom.cli.common.broker_connection import connected, json_option, shown, url_option
+from postroom.cli.common.broker_connection import connected, json_option, url_option
 from postroom.cli.common.switches import SWITCHES, show_counters
-from postroom.cli.common.tables import new_table, show_table
-from postroom.cli.common.times import age_s
+from postroom.cli.common.tables import age_s, new_table, show_table, shown
 from postroom.manager.kernel.options import QUEUE_SETTINGS, QueueDefinition
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE
 

@@ -1,26 +1,21 @@
 """Which messages a command means, and pages of what a query finds: for all commands about messages."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import click
 
 from postroom.amqp.encoding.types import ULong
-from postroom.cli.common.progress import is_watched, new_progress
+from postroom.cli.groups import Option, number_option
 from postroom.client import ManagementClient
 from postroom.model.entity_types import MESSAGE_TYPE
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 STATES: Final = (
     *("visible", "send", "receive", "transaction", "ordered"),
     *("delayed", "expired", "redelivery_count_exceeded", "paused", "locked"),
 )
 PAGE_ROWS: Final = 500
-PROGRESS_FROM: Final = 1000
-"""A progress bar is shown when so many messages are worked on and a person is looking."""
 
 
 def _ulong(text: str) -> ULong:
@@ -57,11 +52,14 @@ def state_option(command: Command) -> Command:
 def which_options(command: Command) -> Command:
     """``--selector``, ``--id``, ``--serial``, ``--all``: one of them."""
     command = click.option("every", "--all", is_flag=True, help="All messages.")(command)
-    command = click.option(
-        "--serial", type=click.IntRange(1), metavar="N", help="The message with this serial."
-    )(command)
+    command = serial_option()(command)
     command = click.option("--id", "message_id", metavar="ID", help="Messages with this message id.")(command)
     return selector_option(command)
+
+
+def serial_option(required: bool = False) -> Option[Any]:
+    """The option ``--serial``."""
+    return number_option("--serial", help="The message with this serial.", required=required)
 
 
 def which(selector: str, message_id: str | None, serial: int | None, every: bool) -> dict[str, object]:
@@ -137,8 +135,3 @@ class Found:
     def _request(self, operation: str, arguments: dict[str, object]) -> dict[str, object]:
         reply = self._management.request(operation, kind=MESSAGE_TYPE, name=self._queue, body=arguments)
         return reply.attributes()
-
-
-def progress_of(total: int) -> "Progress":
-    """A bar on standard error; invisible for little work, and where nobody looks."""
-    return new_progress(is_hidden=total < PROGRESS_FROM or not is_watched())

@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Final
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
+PROGRESS_FROM: Final = 1000
+"""A bar is shown for so many messages and more."""
 
 
-def is_watched() -> bool:
+def _is_watched() -> bool:
     """Whether a person sees standard error, to whom a bar says something."""
     return sys.stderr.isatty()
 
@@ -17,7 +17,7 @@ def is_watched() -> bool:
 @contextmanager
 def progress_bar(unit: str, is_shown: bool) -> Iterator[Callable[[int, int], None] | None]:
     """A bar on standard error while work goes on, where a person is looking."""
-    if not (is_shown and is_watched()):
+    if not (is_shown and _is_watched()):
         yield None
         return
     from rich.console import Console
@@ -33,17 +33,12 @@ def progress_bar(unit: str, is_shown: bool) -> Iterator[Callable[[int, int], Non
 def counting_bar(what: str, total: int | None, is_shown: bool) -> Iterator[Callable[[int], object]]:
     """Such a bar for as many as ``total``, None where that isn't known; what it yields is told how many are
     done."""
-    if not (is_shown and is_watched()):
+    if not (is_shown and _is_watched()):
         yield lambda done: None
         return
-    with new_progress() as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
-
-
-def new_progress(is_hidden: bool = False) -> "Progress":
-    """Bars on standard error that leave nothing behind."""
     from rich.console import Console
     from rich.progress import Progress
 
-    return Progress(console=Console(stderr=True), transient=True, disable=is_hidden)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)

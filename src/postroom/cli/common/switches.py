@@ -6,9 +6,8 @@ from typing import Any, Final
 
 import click
 
-from postroom.cli.common.broker_connection import connected, json_option, shown, url_option
-from postroom.cli.common.tables import new_table, show_table
-from postroom.cli.common.times import moment
+from postroom.cli.common.broker_connection import connected, json_option, url_option
+from postroom.cli.common.tables import moment, new_table, show_table, shown
 
 SWITCHES: Final = ("production", "insertion", "consumption")
 

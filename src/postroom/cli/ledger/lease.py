@@ -7,25 +7,17 @@ from typing import Any
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, url_option
-from postroom.cli.common.listing import show_json
-from postroom.cli.common.tables import new_table, show_table
-from postroom.cli.groups import Group
+from postroom.cli.common.definitions import given
+from postroom.cli.common.tables import show_rows
+from postroom.cli.groups import Group, number_option
 from postroom.model.entity_types import LEASE_TYPE
 
-position_option = click.option(
-    "--position",
-    type=click.IntRange(min=0),
-    metavar="POSITION",
-    help="The first position that stays; 0: the oldest.",
+position_option = number_option(
+    "--position", least=0, metavar="POSITION", help="The first position that stays; 0: the oldest."
 )
-duration_option = click.option(
-    "--duration-s", type=click.IntRange(min=1), metavar="SECONDS", help="How long it lasts without renewal."
-)
-max_bytes_option = click.option(
-    "--max-bytes",
-    type=click.IntRange(min=1),
-    metavar="BYTES",
-    help="It is broken if it keeps more than this.",
+duration_option = number_option("--duration-s", metavar="SECONDS", help="How long it lasts without renewal.")
+max_bytes_option = number_option(
+    "--max-bytes", metavar="BYTES", help="It is broken if it keeps more than this."
 )
 
 
@@ -41,14 +33,8 @@ def list_leases(url: str, as_json: bool) -> None:
     """List the leases, broken ones too."""
     with connected(url) as connection:
         leases = connection.create_management().query(LEASE_TYPE)
-    if as_json:
-        show_json(leases)
-        return
     columns = ("lease", "owner", "from", "keeps", "queues", "bytes held", "state")
-    table = new_table(*columns, numbers=("from", "bytes held"))
-    for each in leases:
-        table.add_row(*_cells(each))
-    show_table(table)
+    show_rows(leases, columns, _cells, as_json, ("from", "bytes held"))
 
 
 @lease.command("grant")
@@ -88,7 +74,7 @@ def grant_lease(
         "max_bytes": max_bytes,
     }
     with connected(url) as connection:
-        granted = connection.create_management().create(LEASE_TYPE, name, _given(settings))
+        granted = connection.create_management().create(LEASE_TYPE, name, given(settings))
     _show_lease("granted", granted, as_json)
 
 
@@ -110,7 +96,7 @@ def renew_lease(
     """Begin the time of the lease NAME anew, and let go what is before POSITION."""
     settings = {"position": position, "duration_s": duration_s, "max_bytes": max_bytes}
     with connected(url) as connection:
-        renewed = connection.create_management().update(LEASE_TYPE, name, _given(settings))
+        renewed = connection.create_management().update(LEASE_TYPE, name, given(settings))
     _show_lease("renewed", renewed, as_json)
 
 
@@ -124,10 +110,6 @@ def release_lease(name: str, url: str) -> None:
     click.echo(f"released {name}")
 
 
-def _given(settings: dict[str, Any]) -> dict[str, object]:
-    return {key: value for key, value in settings.items() if value is not None}
-
-
 def _show_lease(done: str, lease: dict[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(lease))
@@ -137,15 +119,9 @@ def _show_lease(done: str, lease: dict[str, Any], as_json: bool) -> None:
 
 
 def _cells(lease: dict[str, Any]) -> list[str]:
-    return [
-        lease["name"],
-        lease["owner"],
-        f"{lease['position']:,}",
-        "bodies too" if lease["bodies"] else "events",
-        ", ".join(lease["queues"]),
-        f"{lease['held_bytes']:,}",
-        _state(lease),
-    ]
+    keeps = "bodies too" if lease["bodies"] else "events"
+    what = (f"{lease['position']:,}", keeps, ", ".join(lease["queues"]), f"{lease['held_bytes']:,}")
+    return [lease["name"], lease["owner"], *what, _state(lease)]
 
 
 def _state(lease: dict[str, Any]) -> str:

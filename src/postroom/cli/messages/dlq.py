@@ -10,18 +10,23 @@ from typing import Any, Final
 
 import click
 
-from postroom.channel.rules.errors import Finding
 from postroom.channel.rules.lines import MAX_TABLE_CHARS
 from postroom.channel.rules.parser import check_table
 from postroom.channel.rules.table import RulesTable
-from postroom.cli.common.broker_connection import BrokerError, connected, json_option, shown, url_option
-from postroom.cli.common.listing import show_list
-from postroom.cli.common.message_selection import Found, id_text, selector_option, which, which_options
+from postroom.cli.common.broker_connection import BrokerError, connected, json_option, url_option
+from postroom.cli.common.message_selection import (
+    Found,
+    id_text,
+    selector_option,
+    serial_option,
+    which,
+    which_options,
+)
 from postroom.cli.common.message_view import as_text
 from postroom.cli.common.names import check_there
-from postroom.cli.common.tables import new_table, show_table
-from postroom.cli.groups import Group
-from postroom.cli.messages.message import as_fields, if_paused_option, in_pieces_of
+from postroom.cli.common.tables import new_table, show_list, show_table, shown
+from postroom.cli.groups import Group, count_option
+from postroom.cli.messages.message import as_fields, if_paused_option, in_pieces_of, show_fields
 from postroom.client import JMSException, ManagementClient, Message
 from postroom.client.messages.message import decode_message
 from postroom.manager.headers.dead_letter_header import DEAD_LETTER, DeadLetterHeader, header_of
@@ -55,10 +60,7 @@ def check(file: Path, printed: bool) -> None:
 
     Exit code 1 if it can't be used.
     """
-    table, findings = _table_of(file)
-    _show_findings(file, findings)
-    if table is None:
-        raise SystemExit(EXIT_INVALID)
+    table = _table_of(file)
     if printed:
         click.echo(str(table), nl=False)
 
@@ -83,10 +85,7 @@ def handle(file: Path, inputq: str, inputqm: str, url: str, as_json: bool) -> No
     """
     from postroom.cli.messages import dead_letter_handler
 
-    table, findings = _table_of(file)
-    _show_findings(file, findings)
-    if table is None:
-        raise SystemExit(EXIT_INVALID)
+    table = _table_of(file)
 
     def report(event: dict[str, Any]) -> None:
         click.echo(json.dumps(event, ensure_ascii=False) if as_json else _sentence(event))
@@ -105,10 +104,8 @@ def _check_input(url: str, queue: str) -> None:
     """Refuse a queue that isn't there, unless it is the queue manager's own dead-letter queue, which is made
     with the first dead letter."""
     with connected(url, queue) as connection:
-        if queue not in (
-            "",
-            connection.create_management().read(BROKER_TYPE, BROKER_NAME)["dead_letter_queue"],
-        ):
+        own = connection.create_management().read(BROKER_TYPE, BROKER_NAME)["dead_letter_queue"]
+        if queue not in ("", own):
             check_there(connection, queue)
 
 
@@ -125,18 +122,19 @@ async def _until_stopped(work: Coroutine[Any, Any, dict[str, int]]) -> dict[str,
         return None
 
 
-def _table_of(file: Path) -> tuple[RulesTable | None, tuple[Finding, ...]]:
+def _table_of(file: Path) -> RulesTable:
+    """The table in a file; what was found in it is printed, and where it can't be used that is the end."""
     try:
         with click.open_file(str(file), encoding="utf-8", errors="strict") as stream:
             text = stream.read(MAX_TABLE_CHARS + 1)
     except (OSError, UnicodeDecodeError) as error:
         raise click.ClickException(f"{file}: can't be read: {error}") from error
-    return check_table(text)
-
-
-def _show_findings(file: Path, findings: tuple[Finding, ...]) -> None:
+    table, findings = check_table(text)
     for each in findings:
         click.echo(each.formatted(str(file)), err=True)
+    if table is None:
+        raise SystemExit(EXIT_INVALID)
+    return table
 
 
 def _sentence(event: dict[str, Any]) -> str:
@@ -176,7 +174,7 @@ def list_handlers(url: str, as_json: bool) -> None:
 @dlq.command("list")
 @queue_argument
 @selector_option
-@click.option("--count", "-n", default=0, type=click.IntRange(0), metavar="N", help="Show so many; 0: all.")
+@count_option("Show so many; 0: all.", shows_default=False)
 @url_option
 @json_option
 def list_dead_letters(queue: str, selector: str, count: int, url: str, as_json: bool) -> None:
@@ -202,9 +200,7 @@ def list_dead_letters(queue: str, selector: str, count: int, url: str, as_json: 
 
 @dlq.command("show")
 @queue_argument
-@click.option(
-    "--serial", required=True, type=click.IntRange(1), metavar="N", help="The message with this serial."
-)
+@serial_option(required=True)
 @url_option
 @json_option
 def show_dead_letter(queue: str, serial: int, url: str, as_json: bool) -> None:
@@ -215,12 +211,7 @@ def show_dead_letter(queue: str, serial: int, url: str, as_json: bool) -> None:
         reply = management.request("READ", kind=MESSAGE_TYPE, name=name, body={"serial": serial})
         rows = reply.attributes()["messages"]
     assert isinstance(rows, list)
-    fields = _fields(rows[0])
-    if as_json:
-        click.echo(json.dumps(fields, default=str, ensure_ascii=False))
-        return
-    for field, value in fields.items():
-        click.echo(f"{field}: {value}")
+    show_fields(_fields(rows[0]), as_json)
 
 
 def _queue(management: ManagementClient, queue: str) -> str:
@@ -242,26 +233,22 @@ def _header(message: Message) -> DeadLetterHeader | None:
 def _fields(row: dict[str, Any]) -> dict[str, Any]:
     """A row as JSON-able fields, its header as fields of their own."""
     header = _header(decode_message(row["message"])) if "message" in row else None
-    header_fields = {} if header is None else {"reason": reason_name(header.reason), **header.annotation()}
+    header_fields = None
     if header is not None:
-        header_fields["reason_code"] = header.reason
-        header_fields["reason"] = reason_name(header.reason)
+        reason = {"reason": reason_name(header.reason)}
+        header_fields = reason | header.annotation() | {"reason_code": header.reason} | reason
     fields = as_fields(row)
     if isinstance(annotations := fields.get("annotations"), dict):
-        fields["annotations"] = {
-            key: value for key, value in annotations.items() if key != DEAD_LETTER
-        } or None
-    return {"dead_letter": header_fields or None} | fields
+        others = {key: value for key, value in annotations.items() if key != DEAD_LETTER}
+        fields["annotations"] = others or None
+    return {"dead_letter": header_fields} | fields
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
     message = decode_message(row["message"])
     header = _header(message)
     if header is None:
-        why, where = (
-            str(message.annotations.get(REASON_KEY, "")),
-            str(message.annotations.get(ORIGIN_KEY, "")),
-        )
+        why, where = (str(message.annotations.get(key, "")) for key in (REASON_KEY, ORIGIN_KEY))
         put = ""
     else:
         why, where = reason_name(header.reason), full_address(header.queue, header.queue_manager)

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -11,38 +11,19 @@ from postroom.cli.common.broker_connection import EXIT_NOTHING, connected, json_
 from postroom.cli.common.message_selection import selector_option
 from postroom.cli.common.message_view import as_json_line, as_text, body_bytes
 from postroom.cli.common.names import check_there, check_topic_there
-from postroom.cli.common.progress import counting_bar
+from postroom.cli.common.progress import PROGRESS_FROM, counting_bar
 from postroom.cli.common.tables import new_table, show_table
+from postroom.cli.groups import count_option, number_option
 from postroom.client import AcknowledgeMode, Message, MessageConsumer, Session, Topic
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 BODY_CHARS: Final = 60
 """Of each body in a table."""
-PROGRESS_FROM: Final = 1000
-"""A progress bar is shown when so many messages are wanted and they don't go to the terminal."""
 
 
 @click.command()
 @click.argument("queue")
-@click.option(
-    "--count",
-    "-n",
-    default=1,
-    show_default=True,
-    type=click.IntRange(0),
-    metavar="N",
-    help="Take so many; 0: all.",
-)
-@click.option(
-    "--wait-s",
-    default=0.0,
-    show_default=True,
-    type=click.FloatRange(0),
-    metavar="N",
-    help="Wait so long for each.",
-)
+@count_option("Take so many; 0: all.", default=1)
+@number_option("--wait-s", default=0.0, show_default=True, least=0.0, help="Wait so long for each.")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
@@ -123,15 +104,7 @@ def _consumer(
 
 @click.command()
 @click.argument("queue")
-@click.option(
-    "--count",
-    "-n",
-    default=0,
-    show_default=True,
-    type=click.IntRange(0),
-    metavar="N",
-    help="Show so many; 0: all.",
-)
+@count_option("Show so many; 0: all.")
 @selector_option
 @url_option
 @json_option
@@ -146,7 +119,7 @@ def browse(queue: str, count: int, selector: str, url: str, as_json: bool) -> No
             if as_json:
                 click.echo(as_json_line(message))
             else:
-                _add_row(table, message)
+                table.add_row(*_cells(message))
     if not as_json:
         show_table(table)
 
@@ -171,11 +144,6 @@ def _put_out(message: Message, as_json: bool, folder: Path | None, number: int) 
         click.echo(body_bytes(message))
 
 
-def _add_row(table: "Table", message: Message) -> None:
-    table.add_row(
-        str(message.message_id or ""),
-        str(message.priority),
-        str(message.delivery_count),
-        f"{len(body_bytes(message)):,}",
-        as_text(message, BODY_CHARS),
-    )
+def _cells(message: Message) -> list[str]:
+    numbers = (str(message.priority), str(message.delivery_count), f"{len(body_bytes(message)):,}")
+    return [str(message.message_id or ""), *numbers, as_text(message, BODY_CHARS)]

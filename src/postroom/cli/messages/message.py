@@ -7,22 +7,22 @@ from typing import IO, Any, Final
 
 import click
 
-from postroom.cli.common.broker_connection import BrokerError, connected, json_option, shown, url_option
+from postroom.cli.common.broker_connection import BrokerError, connected, json_option, url_option
 from postroom.cli.common.message_files import FORMATS, messages_of, writer_of
 from postroom.cli.common.message_selection import (
-    PROGRESS_FROM,
     Found,
     id_text,
     id_value,
-    progress_of,
     selector_option,
+    serial_option,
     state_option,
     which,
     which_options,
 )
 from postroom.cli.common.message_view import as_text, message_fields
-from postroom.cli.common.tables import new_table, show_table
-from postroom.cli.groups import Group
+from postroom.cli.common.progress import PROGRESS_FROM, counting_bar
+from postroom.cli.common.tables import new_table, show_table, shown
+from postroom.cli.groups import Group, count_option
 from postroom.client import ManagementClient
 from postroom.client.messages.message import decode_message
 from postroom.model.entity_types import MESSAGE_TYPE
@@ -52,7 +52,7 @@ def message() -> None:
 @click.argument("queue")
 @selector_option
 @state_option
-@click.option("--count", "-n", default=0, type=click.IntRange(0), metavar="N", help="Show so many; 0: all.")
+@count_option("Show so many; 0: all.", shows_default=False)
 @url_option
 @json_option
 def list_messages(
@@ -79,7 +79,7 @@ def list_messages(
 @message.command("show")
 @click.argument("queue")
 @click.option("--id", "message_id", metavar="ID", help="The message with this message id.")
-@click.option("--serial", type=click.IntRange(1), metavar="N", help="The message with this serial.")
+@serial_option()
 @url_option
 @json_option
 def show_message(queue: str, message_id: str | None, serial: int | None, url: str, as_json: bool) -> None:
@@ -91,7 +91,11 @@ def show_message(queue: str, message_id: str | None, serial: int | None, url: st
         reply = connection.create_management().request("READ", kind=MESSAGE_TYPE, name=queue, body=arguments)
         rows = reply.attributes()["messages"]
     assert isinstance(rows, list)
-    fields = as_fields(rows[0])
+    show_fields(as_fields(rows[0]), as_json)
+
+
+def show_fields(fields: dict[str, Any], as_json: bool) -> None:
+    """The fields of a message, one a line, or as JSON."""
     if as_json:
         click.echo(json.dumps(fields, default=str, ensure_ascii=False))
         return
@@ -118,11 +122,7 @@ def delete_messages(
     """Delete messages on QUEUE that nobody holds."""
     arguments = which(selector, message_id, serial, every) | {"if_paused": if_paused}
     with connected(url, queue) as connection:
-        management = connection.create_management()
-        reply = management.request(
-            "DELETE-MESSAGES", kind=MESSAGE_TYPE, name=queue, body=arguments, patience_s=PATIENCE_S
-        )
-    deleted = reply.attributes()["count"]
+        deleted = _request(connection.create_management(), "DELETE-MESSAGES", queue, arguments)["count"]
     click.echo(json.dumps({"deleted": deleted}) if as_json else f"deleted {deleted} messages from {queue}")
 
 
@@ -154,22 +154,28 @@ def move_messages(
     click.echo(json.dumps({"moved": moved}) if as_json else f"moved {moved} messages from {queue} to {to}")
 
 
+def _request(
+    management: ManagementClient, operation: str, queue: str, arguments: dict[str, object]
+) -> dict[str, object]:
+    reply = management.request(
+        operation, kind=MESSAGE_TYPE, name=queue, body=arguments, patience_s=PATIENCE_S
+    )
+    return reply.attributes()
+
+
 def in_pieces_of(
     management: ManagementClient, operation: str, queue: str, arguments: dict[str, object]
 ) -> tuple[int, int]:
     """Ask again while there is more; returns how many messages it was done to, and how many of the last
     piece have no origin."""
     done = without_origin = 0
-    with progress_of(PROGRESS_FROM) as progress:
-        task = progress.add_task(operation.lower(), total=None)
+    with counting_bar(operation.lower(), None, True) as progress:
         while True:
-            reply = management.request(
-                operation, kind=MESSAGE_TYPE, name=queue, body=arguments, patience_s=PATIENCE_S
-            ).attributes()
+            reply = _request(management, operation, queue, arguments)
             count = int(str(reply["count"]))
             done += count
             without_origin = int(str(reply["without_origin"]))
-            progress.update(task, completed=done)
+            progress(done)
             if not reply["more"] or count == 0:
                 return done, without_origin
 
@@ -198,15 +204,14 @@ def export_messages(
         connected(url, queue) as connection,
         Found(connection.create_management(), queue, arguments, True) as found,
         click.open_file(str(file), "wb") as out,
-        progress_of(found.count) as progress,
+        counting_bar("exporting", found.count, found.count >= PROGRESS_FROM) as progress,
     ):
-        task = progress.add_task("exporting", total=found.count)
         write = writer_of(form, out)
         for row in found.rows():
             if "message" in row:
                 write(row)
                 exported += 1
-            progress.update(task, completed=exported)
+            progress(exported)
     click.echo(f"exported {exported} messages from {queue}", err=True)
 
 
@@ -225,18 +230,15 @@ def import_messages(queue: str, file: Path, overrides: bool, url: str, as_json: 
     with (
         connected(url, queue) as connection,
         click.open_file(str(file), "rb") as source,
-        progress_of(PROGRESS_FROM) as progress,
+        counting_bar("importing", None, True) as progress,
     ):
         management = connection.create_management()
-        task = progress.add_task("importing", total=None)
         for batch in _batches(source, queue):
             arguments = {"messages": batch, "overrides": overrides}
-            reply = management.request(
-                "IMPORT-MESSAGES", kind=MESSAGE_TYPE, name=queue, body=arguments, patience_s=PATIENCE_S
-            ).attributes()
+            reply = _request(management, "IMPORT-MESSAGES", queue, arguments)
             created += int(str(reply["created"]))
             replaced += int(str(reply["replaced"]))
-            progress.update(task, completed=created + replaced)
+            progress(created + replaced)
     if as_json:
         click.echo(json.dumps({"created": created, "replaced": replaced}))
     else:
@@ -282,10 +284,5 @@ def as_fields(row: dict[str, Any]) -> dict[str, Any]:
 
 def _cells(row: dict[str, Any]) -> list[str]:
     body = as_text(decode_message(row["message"]), BODY_CHARS) if "message" in row else ""
-    return [
-        shown(row["serial"]),
-        id_text(row.get("message_id")),
-        "+".join(row["states"]),
-        shown(row["body_bytes"]),
-        body,
-    ]
+    states = "+".join(row["states"])
+    return [shown(row["serial"]), id_text(row.get("message_id")), states, shown(row["body_bytes"]), body]

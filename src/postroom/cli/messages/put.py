@@ -12,10 +12,9 @@ import click
 from postroom.cli.common.broker_connection import connected, json_option, url_option
 from postroom.cli.common.names import is_missing
 from postroom.cli.common.progress import counting_bar
+from postroom.cli.groups import count_option, number_option
 from postroom.client import Message, Topic
 from postroom.model.entity_types import QUEUE_TYPE, TOPIC_TYPE
-
-Sender = Callable[[list[Message]], int]
 
 BATCH: Final = 1000
 """Messages sent between two looks at the progress bar."""
@@ -34,25 +33,15 @@ BATCH: Final = 1000
     help="Its content is a message; may be given again.",
 )
 @click.option("--lines", is_flag=True, help="Each line of standard input is a message.")
-@click.option(
-    "--count",
-    "-n",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1),
-    metavar="N",
-    help="Send all so many times.",
-)
+@count_option("Send all so many times.", default=1, least=1)
 @click.option(
     "settings", "--property", "-p", multiple=True, metavar="KEY=VALUE", help="An application property."
 )
 @click.option(
     "--priority", type=click.IntRange(0, 9), metavar="N", default=4, show_default=True, help="Its priority."
 )
-@click.option("--ttl-ms", type=click.IntRange(1), metavar="N", help="Time to live; default: for ever.")
-@click.option(
-    "--delay-ms", type=click.IntRange(0), metavar="N", help="Time to deliver: can be received after it."
-)
+@number_option("--ttl-ms", help="Time to live; default: for ever.")
+@number_option("--delay-ms", least=0, help="Time to deliver: can be received after it.")
 @click.option("--not-durable", is_flag=True, help="Lost when the broker restarts.")
 @click.option("--subject", metavar="TEXT", help="What it is about: JMSType.")
 @click.option("--reply-to", metavar="QUEUE", help="Where an answer is wanted: JMSReplyTo.")
@@ -118,7 +107,7 @@ def put(
     click.echo(json.dumps({"sent": sent}) if as_json else f"sent {sent} to {queue}")
 
 
-def _send(send_all: Sender, messages: Iterator[Message], total: int | None) -> int:
+def _send(send_all: Callable[[list[Message]], int], messages: Iterator[Message], total: int | None) -> int:
     sent = 0
     with counting_bar("sending", total, is_shown=total != 1) as progress:
         while batch := list(itertools.islice(messages, BATCH)):

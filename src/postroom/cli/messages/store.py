@@ -10,13 +10,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from postroom.cli.common.broker_connection import EXIT_NOTHING, connected, json_option, shown, url_option
-from postroom.cli.common.listing import show_json
+from postroom.cli.common.broker_connection import EXIT_NOTHING, connected, json_option, url_option
 from postroom.cli.common.message_selection import id_text, id_value
 from postroom.cli.common.message_view import message_fields
 from postroom.cli.common.names import check_there
-from postroom.cli.common.tables import new_table, show_table
-from postroom.cli.common.times import age_s
+from postroom.cli.common.tables import age_s, show_rows, shown
 from postroom.cli.groups import Group
 from postroom.client import (
     Message,
@@ -296,13 +294,8 @@ def list_holders(queue: str, url: str, as_json: bool) -> None:
             check_there(connection, queue)
         found = connection.create_management().query(STORE_HOLDER_TYPE)
     rows = [each for each in found if queue in ("", each["queue"])]
-    if as_json:
-        show_json(rows)
-        return
-    table = new_table("holder", "kind", "queue", "confirm id", "messages", "for", "user", numbers=("for",))
-    for each in rows:
-        table.add_row(*_holder_cells(each))
-    show_table(table)
+    heads = ("holder", "kind", "queue", "confirm id", "messages", "for", "user")
+    show_rows(rows, heads, _holder_cells, as_json, ("for",))
 
 
 def _holder_cells(row: Mapping[str, Any]) -> list[str]:
@@ -312,15 +305,8 @@ def _holder_cells(row: Mapping[str, Any]) -> list[str]:
     confirm_id = str(row["confirm_id"] or "")
     if row["kind"] == "confirm-id" and row["lock_id"]:
         confirm_id += f" (through lock {row['lock_id']})"
-    return [
-        row["name"],
-        row["kind"],
-        row["queue"],
-        confirm_id,
-        held,
-        f"{age_s(row['since_us']):,} s",
-        row["user"],
-    ]
+    age = f"{age_s(row['since_us']):,} s"
+    return [row["name"], row["kind"], row["queue"], confirm_id, held, age, row["user"]]
 
 
 @store.command("end")

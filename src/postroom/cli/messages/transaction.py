@@ -7,10 +7,8 @@ from typing import Any, Final
 
 import click
 
-from postroom.cli.common.broker_connection import EXIT_BROKER, connected, json_option, shown, url_option
-from postroom.cli.common.listing import show_json, show_one
-from postroom.cli.common.tables import new_table, show_table
-from postroom.cli.common.times import age_s
+from postroom.cli.common.broker_connection import EXIT_BROKER, connected, json_option, url_option
+from postroom.cli.common.tables import age_s, show_one, show_rows, shown
 from postroom.cli.groups import Group
 from postroom.model.entity_types import BRANCH_TYPE, TRANSACTION_TYPE
 
@@ -38,13 +36,7 @@ def list_transactions(kind: str | None, url: str, as_json: bool) -> None:
         management = connection.create_management()
         found = [] if kind == LOCAL else _rows(XA, management.query(BRANCH_TYPE))
         found += [] if kind == XA else _rows(LOCAL, management.query(TRANSACTION_TYPE))
-    if as_json:
-        show_json(found)
-        return
-    table = new_table(*HEADS, numbers=("for", "sent", "received"))
-    for each in found:
-        table.add_row(*_cells(each))
-    show_table(table)
+    show_rows(found, HEADS, _cells, as_json, ("for", "sent", "received"))
 
 
 @transaction.command("show")
@@ -56,10 +48,7 @@ def show_transaction(name: str, url: str, as_json: bool) -> None:
     kind = TRANSACTION_TYPE if name.isdigit() else BRANCH_TYPE
     with connected(url) as connection:
         row = connection.create_management().read(kind, name)
-    if as_json:
-        click.echo(json.dumps(row))
-        return
-    show_one(row, _HIDDEN)
+    show_one(row, as_json)
 
 
 def _decision(verb: str, operation: str, done: str, text: str) -> click.Command:

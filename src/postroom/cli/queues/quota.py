@@ -5,10 +5,9 @@ from typing import Any, Final
 
 import click
 
-from postroom.cli.common.broker_connection import connected, json_option, shown, url_option
+from postroom.cli.common.broker_connection import connected, json_option, url_option
 from postroom.cli.common.definitions import add_alter, add_create, add_delete
-from postroom.cli.common.listing import by_name, show_json
-from postroom.cli.common.tables import new_table, show_table
+from postroom.cli.common.tables import by_name, show_rows, shown
 from postroom.cli.groups import Group
 from postroom.model.entity_types import QUOTA_TYPE
 
@@ -39,27 +38,14 @@ def list_quotas(url: str, as_json: bool) -> None:
     """List the quotas, with what is used of each."""
     with connected(url) as connection:
         found = connection.create_management().query(QUOTA_TYPE)
-    quotas = by_name(found)
-    if as_json:
-        show_json(quotas)
-        return
-    table = new_table(*COLUMNS, numbers=("queues", "blocked"))
-    for each in quotas:
-        table.add_row(*_row(each))
-    show_table(table)
+    show_rows(by_name(found), COLUMNS, _row, as_json, ("queues", "blocked"))
 
 
 def _row(quota: Mapping[str, Any]) -> list[str]:
     pools = "shared" if quota["shared"] else "private"
     used = [_used(quota, what) for what in ("messages", "bytes")]
-    return [
-        quota["name"],
-        *used,
-        quota["policy"],
-        pools,
-        shown(quota["destinations"]),
-        shown(quota["blocked_sends"]),
-    ]
+    counts = (shown(quota["destinations"]), shown(quota["blocked_sends"]))
+    return [quota["name"], *used, quota["policy"], pools, *counts]
 
 
 def _used(quota: Mapping[str, Any], what: str) -> str:

@@ -7,8 +7,8 @@ import click
 from postroom.cli.common.broker_connection import connected, json_option, url_option
 from postroom.cli.common.definitions import add_alter, add_delete
 from postroom.cli.common.descriptions import show_command
-from postroom.cli.common.listing import by_name, show_list
 from postroom.cli.common.switches import add_switches
+from postroom.cli.common.tables import by_name, show_list
 from postroom.cli.groups import Group
 from postroom.model.entity_types import SUBSCRIPTION_TYPE
 

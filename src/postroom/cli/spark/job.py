@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from postroom.cli.common.broker_connection import URL_VARIABLE
 from postroom.cli.common.options import Command, json_option, spark_extra, token_option
 from postroom.cli.common.progress import progress_bar
 from postroom.cli.common.spark_session import absolute, cores_option, in_one_line, spark_errors, spark_session
 from postroom.cli.common.tables import new_table, show_table
-from postroom.cli.common.unreachable import URL_VARIABLE
 from postroom.cli.groups import Group
 
 if TYPE_CHECKING:

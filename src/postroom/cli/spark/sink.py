@@ -5,10 +5,8 @@ from typing import Any, Final
 
 import click
 
-from postroom.cli.common.broker_connection import EXIT_BROKER, connected, json_option, shown, url_option
-from postroom.cli.common.listing import by_name, show_json, show_one
-from postroom.cli.common.tables import new_table, show_table
-from postroom.cli.common.times import age_s, moment
+from postroom.cli.common.broker_connection import EXIT_BROKER, connected, json_option, url_option
+from postroom.cli.common.tables import age_s, by_name, moment, show_one, show_rows, shown
 from postroom.cli.groups import Group
 from postroom.model.entity_types import SINK_TYPE
 
@@ -30,19 +28,15 @@ def list_sinks(url: str, as_json: bool) -> None:
     """List the sinks (apps), the batch that each has decided last, and what is undecided."""
     with connected(url) as connection:
         found = by_name(connection.create_management().query(SINK_TYPE))
-    if as_json:
-        show_json({key: row[key] for key in row if key not in _HIDDEN} for row in found)
-        return
-    table = new_table(
-        "sink", "query", "batch", "position", "decided", *COUNTS, numbers=("batch", "position", *COUNTS)
-    )
-    for row in found:
-        decided = f"{age_s(row['decided_us']):,} s ago" if row["decided_us"] else "never"
-        table.add_row(
-            *(row["name"], row["query_id"], shown(row["batch_id"]), shown(row["position"]), decided),
-            *(shown(row[name]) for name in COUNTS),
-        )
-    show_table(table)
+    rows = ({key: row[key] for key in row if key not in _HIDDEN} for row in found)
+    numbers = ("batch", "position", *COUNTS)
+    show_rows(rows, ("sink", "query", "batch", "position", "decided", *COUNTS), _cells, as_json, numbers)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    decided = f"{age_s(row['decided_us']):,} s ago" if row["decided_us"] else "never"
+    numbers = (shown(row["batch_id"]), shown(row["position"]))
+    return [row["name"], row["query_id"], *numbers, decided, *(shown(row[name]) for name in COUNTS)]
 
 
 @sink.command("show")
@@ -53,23 +47,18 @@ def show_sink(name: str, url: str, as_json: bool) -> None:
     """Show everything that is known of the sink NAME, and its undecided branches."""
     with connected(url) as connection:
         row: dict[str, Any] = connection.create_management().read(SINK_TYPE, name)
-    if as_json:
-        click.echo(json.dumps(row))
-        return
-    show_one(row, _HIDDEN)
-    if row["open_branches"]:
-        _show_branches(row["open_branches"])
+    show_one(row, as_json, _HIDDEN)
+    if row["open_branches"] and not as_json:
+        numbers = ("batch", *_NUMBERS, "for")
+        show_rows(row["open_branches"], BRANCH_HEADS, _branch_cells, False, numbers)
 
 
-def _show_branches(branches: list[dict[str, Any]]) -> None:
-    table = new_table(*BRANCH_HEADS, numbers=("batch", *_NUMBERS, "for"))
-    for each in branches:
-        table.add_row(
-            *(each["name"], shown(each["batch_id"]), *(shown(each[name]) for name in _NUMBERS)),
-            *("sealed" if each["sealed"] else "open", f"{age_s(each['since_us']):,} s"),
-            *(moment(each["until_us"]), each["user"]),
-        )
-    show_table(table)
+def _branch_cells(branch: dict[str, Any]) -> list[str]:
+    state = "sealed" if branch["sealed"] else "open"
+    return [
+        *(branch["name"], shown(branch["batch_id"]), *(shown(branch[name]) for name in _NUMBERS), state),
+        *(f"{age_s(branch['since_us']):,} s", moment(branch["until_us"]), branch["user"]),
+    ]
 
 
 @sink.command("rollback")

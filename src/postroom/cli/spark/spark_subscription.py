@@ -1,29 +1,25 @@
 """`postroom spark-subscription`: the queries that consume queues of a running broker through Spark."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
 
-from postroom.cli.common.broker_connection import connected, json_option, shown, url_option
-from postroom.cli.common.listing import by_name, show_json, show_one
-from postroom.cli.common.tables import new_table, show_table
-from postroom.cli.common.times import age_s
-from postroom.cli.groups import Group
+from postroom.cli.common.broker_connection import connected, json_option, url_option
+from postroom.cli.common.definitions import add_show, given
+from postroom.cli.common.tables import age_s, by_name, show_rows, shown
+from postroom.cli.groups import Group, number_option
 from postroom.model.entity_types import SPARK_SUBSCRIPTION_TYPE
 
 _HIDDEN: Final = ("identity", "type")
 NUMBERS: Final = ("held", "window", "confirmed", "assigned")
 
-window_option = click.option(
-    "--window", type=click.IntRange(min=1), metavar="MESSAGES", help="So many may be held unconfirmed."
+window_option = number_option("--window", metavar="MESSAGES", help="So many may be held unconfirmed.")
+window_bytes_option = number_option(
+    "--window-bytes", metavar="BYTES", help="Nothing more is given above this."
 )
-window_bytes_option = click.option(
-    "--window-bytes", type=click.IntRange(min=1), metavar="BYTES", help="Nothing more is given above this."
-)
-lease_option = click.option(
-    "--lease-s", type=click.IntRange(min=1), metavar="SECONDS", help="It ends when unheard of for so long."
-)
+lease_option = number_option("--lease-s", metavar="SECONDS", help="It ends when unheard of for so long.")
 
 
 @click.group("spark-subscription", cls=Group)
@@ -38,31 +34,22 @@ def list_subscriptions(url: str, as_json: bool) -> None:
     """List the Spark subscriptions, those that have ended too."""
     with connected(url) as connection:
         found = by_name(connection.create_management().query(SPARK_SUBSCRIPTION_TYPE))
-    if as_json:
-        show_json({key: row[key] for key in row if key not in _HIDDEN} for row in found)
-        return
-    table = new_table("subscription", "queue", *NUMBERS, "heard of", "state", numbers=NUMBERS)
-    for row in found:
-        numbers = (row[name] for name in ("held", "window", "confirmed", "assigned_through"))
-        table.add_row(
-            *(row["name"], row["queue"], *(shown(number) for number in numbers)),
-            *(f"{age_s(row['renewed_us']):,} s ago", row["state"]),
-        )
-    show_table(table)
+    rows = ({key: row[key] for key in row if key not in _HIDDEN} for row in found)
+    heads = ("subscription", "queue", *NUMBERS, "heard of", "state")
+    show_rows(rows, heads, _cells, as_json, NUMBERS)
 
 
-@spark_subscription.command("show")
-@click.argument("name")
-@url_option
-@json_option
-def show_subscription(name: str, url: str, as_json: bool) -> None:
-    """Show everything that is known of the Spark subscription NAME."""
-    with connected(url) as connection:
-        row: dict[str, Any] = connection.create_management().read(SPARK_SUBSCRIPTION_TYPE, name)
-    if as_json:
-        click.echo(json.dumps(row))
-        return
-    show_one(row, _HIDDEN)
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    numbers = (row[name] for name in ("held", "window", "confirmed", "assigned_through"))
+    heard_of = f"{age_s(row['renewed_us']):,} s ago"
+    return [row["name"], row["queue"], *map(shown, numbers), heard_of, row["state"]]
+
+
+add_show(
+    spark_subscription,
+    SPARK_SUBSCRIPTION_TYPE,
+    "Show everything that is known of the Spark subscription NAME.",
+)
 
 
 @spark_subscription.command("create")
@@ -88,7 +75,7 @@ def create_subscription(
     settings = {"queue": queue, "window": window, "window_bytes": window_bytes, "lease_s": lease_s}
     with connected(url) as connection:
         row = connection.create_management().create(
-            SPARK_SUBSCRIPTION_TYPE, name, _given({**settings, "selector": selector})
+            SPARK_SUBSCRIPTION_TYPE, name, given({**settings, "selector": selector})
         )
     click.echo(json.dumps(row) if as_json else f"created {name} on {queue}")
 
@@ -106,7 +93,7 @@ def set_subscription(
     """Give the Spark subscription NAME another window or lease."""
     settings = {"window": window, "window_bytes": window_bytes, "lease_s": lease_s}
     with connected(url) as connection:
-        row = connection.create_management().update(SPARK_SUBSCRIPTION_TYPE, name, _given(settings))
+        row = connection.create_management().update(SPARK_SUBSCRIPTION_TYPE, name, given(settings))
     click.echo(json.dumps(row) if as_json else f"altered {name}")
 
 
@@ -122,7 +109,3 @@ def delete_subscription(name: str, url: str, as_json: bool) -> None:
     with connected(url) as connection:
         connection.create_management().delete(SPARK_SUBSCRIPTION_TYPE, name)
     click.echo(json.dumps({"deleted": name}) if as_json else f"deleted {name}")
-
-
-def _given(settings: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if value is not None}
