@@ -3,6 +3,7 @@ options of one line.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -40,10 +41,24 @@ class Group(click.Group):
             )
 
 
-def number_option(*names: str, help: str, least: float = 1, metavar: str = "N", **more: Any) -> Option[Any]:
-    """The option of a number, ``least`` or more: with a fraction where ``least`` is a float."""
-    kind = click.FloatRange(least) if isinstance(least, float) else click.IntRange(least)
-    return click.option(*names, type=kind, metavar=metavar, help=help, **more)
+def number_option(
+    *names: str,
+    help: str,
+    least: float = 1,
+    most: float | None = None,
+    fractions: bool = False,
+    metavar: str = "N",
+    **more: Any,
+) -> Option[Any]:
+    """The option of a number from ``least`` to ``most``."""
+    kind = click.FloatRange if fractions else click.IntRange
+    return click.option(*names, type=kind(least, most), metavar=metavar, help=help, **more)  # type: ignore[arg-type]
+
+
+def folder_option(*names: str, help: str) -> Option[Any]:
+    """The option of a folder."""
+    kind = click.Path(path_type=Path, file_okay=False)
+    return click.option(*names, type=kind, metavar="FOLDER", help=help)
 
 
 def count_option(help: str, default: int = 0, least: int = 0, shows_default: bool = True) -> Option[Any]:

@@ -20,74 +20,63 @@ _MARGINS: Final = 6
 
 
 class _Command(NamedTuple):
-    place: str
-    """Its module below ``postroom.cli``, and its name there."""
+    module: str
+    """Below ``postroom.cli``; there it has its own name, with _ for -."""
     help: str
     """In one line, said again here so that a list of commands needs none of their modules."""
 
 
 COMMANDS: Final = {
-    "serve": _Command("broker.serve:serve", "Run a broker until it is told to stop (SIGTERM, Ctrl-C)."),
-    "queue": _Command("queues.queue:queue", "Queues of a running broker."),
-    "topic": _Command("queues.topic:topic", "Topics of a running broker."),
-    "subscription": _Command(
-        "queues.subscription:subscription", "Subscriptions to topics of a running broker."
-    ),
-    "remote-queue": _Command(
-        "queues.remote_queue:remote_queue", "Remote queues and aliases of a running broker."
-    ),
-    "quota": _Command("queues.quota:quota", "Quotas of a running broker."),
-    "channel": _Command("broker.channel:channel", "Channels of a running broker to other queue managers."),
-    "message": _Command(
-        "messages.message:message", "Messages on the queues of a running broker, in whatever state."
-    ),
-    "dlq": _Command("messages.dlq:dlq", "Dead-letter queues of a running broker."),
-    "top": _Command("broker.top:top", "Watch channels, queues and connections of a running broker."),
-    "broker": _Command("broker.broker:broker", "The running broker as a whole."),
-    "connection": _Command("broker.broker:connection", "Connections to a running broker."),
-    "transaction": _Command(
-        "messages.transaction:transaction", "Open transactions and XA branches of a running broker."
-    ),
-    "sink": _Command("spark.sink:sink", "Spark jobs that write to queues of a running broker."),
+    "serve": _Command("broker.serve", "Run a broker until it is told to stop (SIGTERM, Ctrl-C)."),
+    "queue": _Command("queues.queue", "Queues of a running broker."),
+    "topic": _Command("queues.topic", "Topics of a running broker."),
+    "subscription": _Command("queues.subscription", "Subscriptions to topics of a running broker."),
+    "remote-queue": _Command("queues.remote_queue", "Remote queues and aliases of a running broker."),
+    "quota": _Command("queues.quota", "Quotas of a running broker."),
+    "channel": _Command("broker.channel", "Channels of a running broker to other queue managers."),
+    "message": _Command("messages.message", "Messages on the queues of a running broker, in whatever state."),
+    "dlq": _Command("messages.dlq", "Dead-letter queues of a running broker."),
+    "top": _Command("broker.top", "Watch channels, queues and connections of a running broker."),
+    "broker": _Command("broker.broker", "The running broker as a whole."),
+    "connection": _Command("broker.broker", "Connections to a running broker."),
+    "transaction": _Command("messages.transaction", "Open transactions and XA branches of a running broker."),
+    "sink": _Command("spark.sink", "Spark jobs that write to queues of a running broker."),
     "spark-subscription": _Command(
-        "spark.spark_subscription:spark_subscription",
-        "Spark queries that consume queues of a running broker.",
+        "spark.spark_subscription", "Spark queries that consume queues of a running broker."
     ),
     "store": _Command(
-        "messages.store:store",
+        "messages.store",
         "The message store of a queue: put, get and browse in two steps, with confirm ids and locks.",
     ),
     "put": _Command(
-        "messages.put:put", "Send messages to QUEUE: each BODY, each file; else standard input as one."
+        "messages.put", "Send messages to QUEUE: each BODY, each file; else standard input as one."
     ),
-    "get": _Command("messages.get:get", "Take messages from QUEUE and print their bodies."),
-    "browse": _Command("messages.get:browse", "Show the messages on QUEUE and leave them there."),
-    "user": _Command("broker.user:user", "Users of a broker."),
-    "token": _Command("broker.token:token", "Tokens for reading a broker over HTTP."),
-    "ledger": _Command("ledger.ledger:ledger", "The record of every message: check it, list it, count it."),
+    "get": _Command("messages.get", "Take messages from QUEUE and print their bodies."),
+    "browse": _Command("messages.get", "Show the messages on QUEUE and leave them there."),
+    "user": _Command("broker.user", "Users of a broker."),
+    "token": _Command("broker.token", "Tokens for reading a broker over HTTP."),
+    "ledger": _Command("ledger.ledger", "The record of every message: check it, list it, count it."),
     "pipeline": _Command(
-        "spark.pipeline:pipeline",
-        "Tables of the ledger, by Spark: where each message is and how it got there.",
+        "spark.pipeline", "Tables of the ledger, by Spark: where each message is and how it got there."
     ),
     "job": _Command(
-        "spark.job:job",
+        "spark.job",
         "Jobs that act on the messages of queues: what a look at the ledger decides, the broker carries out.",
     ),
     "audit": _Command(
-        "spark.audit:audit",
+        "spark.audit",
         "Prove from the ledger that no message was lost or made twice, or say where that fails.",
     ),
     "report": _Command(
-        "spark.report:report",
+        "spark.report",
         "Draw where the messages went: one HTML file that needs nothing beside it, in light and dark.",
     ),
     "state": _Command(
-        "spark.state:state",
+        "spark.state",
         "Show what is on QUEUE, or was at a time: each message with its state, since when, and why.",
     ),
     "trace": _Command(
-        "ledger.trace:trace_command",
-        "Show what happened to a message, and to what was made of it, from its arrival on.",
+        "ledger.trace", "Show what happened to a message, and to what was made of it, from its arrival on."
     ),
 }
 
@@ -102,8 +91,8 @@ class LazyGroup(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name].place.partition(":")
-        command = getattr(_imported(module, cmd_name), name)
+        module = _imported(COMMANDS[cmd_name].module, cmd_name)
+        command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

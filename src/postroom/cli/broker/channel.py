@@ -1,14 +1,14 @@
 """`postroom channel`: define, command and look at the channels of a running broker; the verbs are MQSC's."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, settings_option, url_option
 from postroom.cli.common.definitions import add_alter, add_delete, add_list, create
-from postroom.cli.common.tables import by_name, new_table, show_json, show_table, shown
+from postroom.cli.common.tables import age_s, by_name, show_json, show_rows, shown
 from postroom.cli.groups import Group
 from postroom.model.entity_types import CHANNEL_TYPE
 
@@ -82,11 +82,12 @@ def show_channel(name: str, url: str, as_json: bool) -> None:
 def channel_status(name: str, url: str, as_json: bool) -> None:
     """Show the state of all channels, or everything about that of the channel NAME."""
     if not name:
-        rows = by_name(_query(url))
-        if as_json:
-            show_json(rows)
-        else:
-            _show_states(rows)
+        with connected(url) as connection:
+            rows = by_name(connection.create_management().query(CHANNEL_TYPE))
+        show_rows(rows, STATUS_HEADS, _cells, as_json, ("sequence", "messages"))
+        for row in [] if as_json else rows:
+            if row["state"] != "running" and row["reason"]:
+                click.echo(f"{row['name']}: {_retries(row)}{row['reason']}")
         return
     found = _read(url, name)
     if as_json:
@@ -167,11 +168,6 @@ def ping_channel(name: str, url: str) -> None:
     click.echo(f"{found['partner']} answers within {int(str(found['took_us'])) / 1000:.1f} ms")
 
 
-def _query(url: str) -> Sequence[Mapping[str, Any]]:
-    with connected(url) as connection:
-        return connection.create_management().query(CHANNEL_TYPE)
-
-
 def _read(url: str, name: str) -> Mapping[str, Any]:
     with connected(url) as connection:
         return connection.create_management().read(CHANNEL_TYPE, name)
@@ -179,27 +175,18 @@ def _read(url: str, name: str) -> Mapping[str, Any]:
 
 def _command(url: str, name: str, operation: str, body: Mapping[str, object]) -> None:
     with connected(url) as connection:
-        reply = connection.create_management().request(
-            operation, kind=CHANNEL_TYPE, name=name, body=dict(body)
-        )
-    found = reply.attributes()
-    click.echo(f"{name}: {found['state']}")
+        management = connection.create_management()
+        reply = management.request(operation, kind=CHANNEL_TYPE, name=name, body=dict(body))
+    click.echo(f"{name}: {reply.attributes()['state']}")
 
 
-def _show_states(rows: Sequence[Mapping[str, Any]]) -> None:
-    """A line for each channel, and below why those that don't run don't."""
-    table = new_table(*STATUS_HEADS, numbers=("sequence", "messages"))
-    for row in rows:
-        table.add_row(
-            *(str(row["name"]), str(row["state"]), str(row["partner"])),
-            f"{shown(row['in_doubt_messages'])} messages" if row["in_doubt"] else "no",
-            shown(max(row["last_sequence"], row["current_sequence"])),
-            *(shown(row["messages"]), _ago(row["last_message_us"])),
-        )
-    show_table(table)
-    for row in rows:
-        if row["state"] != "running" and row["reason"]:
-            click.echo(f"{row['name']}: {_retries(row)}{row['reason']}")
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    return [
+        *(str(row["name"]), str(row["state"]), str(row["partner"])),
+        f"{shown(row['in_doubt_messages'])} messages" if row["in_doubt"] else "no",
+        shown(max(row["last_sequence"], row["current_sequence"])),
+        *(shown(row["messages"]), _ago(row["last_message_us"])),
+    ]
 
 
 def _retries(row: Mapping[str, Any]) -> str:
@@ -210,9 +197,7 @@ def _retries(row: Mapping[str, Any]) -> str:
 
 
 def _ago(at_us: int) -> str:
-    if not at_us:
-        return "never"
-    return f"{max(0, time.time() - at_us / US_PER_S):,.0f} s ago"
+    return f"{age_s(at_us):,} s ago" if at_us else "never"
 
 
 def _detail(key: str, value: object) -> str:

@@ -2,13 +2,11 @@
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from postroom.cli.common.options import data_option, json_option
+from postroom.cli.common.options import data_option, json_option, one_line_errors
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.groups import Group
 from postroom.ledger.reading.dump import iso
@@ -37,14 +35,6 @@ def token() -> None:
     """Tokens for reading a broker over HTTP. A change counts at once, without a restart."""
 
 
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    try:
-        yield
-    except (TokensError, OSError) as error:
-        raise click.ClickException(str(error)) from error
-
-
 def _place(folder: Path, file: Path | None) -> Path:
     return file if file is not None else folder / TOKENS_NAME
 
@@ -68,7 +58,7 @@ def add_command(
     name: str, rights: tuple[str, ...], days: int | None, folder: Path, file: Path | None
 ) -> None:
     """Make a token and print it. It is shown only now: the file has a hash of it."""
-    with _one_line_errors():
+    with one_line_errors(TokensError):
         made = add_token(_place(folder, file), name, [Right(right) for right in rights], (days or 0) * DAY_S)
     click.echo(made)
 
@@ -79,7 +69,7 @@ def add_command(
 @json_option
 def list_command(folder: Path, file: Path | None, as_json: bool) -> None:
     """Names, rights and ends; no secrets."""
-    with _one_line_errors():
+    with one_line_errors(TokensError):
         tokens = read_tokens(_place(folder, file))
     if as_json:
         for each in tokens:
@@ -115,5 +105,5 @@ def _shown(token: Token) -> dict[str, object]:
 @file_option
 def remove_command(name: str, folder: Path, file: Path | None) -> None:
     """End a token: from the next request on it opens nothing."""
-    with _one_line_errors():
+    with one_line_errors(TokensError):
         remove_token(_place(folder, file), name)

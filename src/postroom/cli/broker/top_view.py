@@ -10,6 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 Row = Mapping[str, Any]
+Column = tuple[str, bool, Callable[[Row], str | Text]]
+"""Head, whether it holds numbers, and what stands in it."""
 
 HEADER_LINES: Final = 1
 SECTION_LINES: Final = 2
@@ -89,12 +91,12 @@ class View:
             ],
             "channels": [{**row, "messages_s": self._rate("channels", row, _moved)} for row in now.channels],
             "connections": [
-                {
-                    **row,
-                    "in_s": self._rate("connections", row, _in),
-                    "out_s": self._rate("connections", row, _sent),
+                row
+                | {
+                    f"{what}_s": self._rate("connections", row, count)
+                    for what, count in (("in", _in), ("out", _sent))
                 }
-                for row in now.connections
+                for row in map(dict, now.connections)
             ],
         }
 
@@ -121,71 +123,59 @@ class View:
     # Sections.
 
     def _queues(self) -> Section:
-        columns = [
-            ("queue", False),
-            *((head, True) for head in ("depth", "pending", "bytes", "in/s", "out/s")),
+        def pending(row: Row) -> Text:
+            count = int(row["messages_pending"])
+            return Text(_whole(count), "yellow" if count else "")
+
+        columns: list[Column] = [
+            *(_text("queue", "name"), ("depth", True, lambda row: _whole(_depth(row)))),
+            *(("pending", True, pending), ("bytes", True, lambda row: _size(int(row["bytes_current"])))),
+            ("in/s", True, lambda row: _per_s(self._rate("queues", row, _received))),
+            ("out/s", True, lambda row: _per_s(self._out(row))),
+            _count("consumers", "consumers"),
         ]
-        columns.append(("consumers", True))
-        rows: list[Sequence[str | Text]] = []
-        for row in self._sorted(self._now.queues, self._queue_rate, _depth):
-            pending = int(row["messages_pending"])
-            rows.append(
-                (
-                    str(row["name"]),
-                    _whole(_depth(row)),
-                    Text(_whole(pending), "yellow" if pending else ""),
-                    _size(int(row["bytes_current"])),
-                    _per_s(self._rate("queues", row, _received)),
-                    _per_s(self._out(row)),
-                    _whole(row["consumers"]),
-                )
-            )
-        return Section("Queues", columns, rows, 0)
+        rows = self._sorted(self._now.queues, self._queue_rate, _depth)
+        return _section("Queues", columns, rows, 0)
 
     def _channels(self) -> Section:
-        heads = ("in doubt", "sequence", "messages", "msg/s")
-        columns = [("channel", False), ("state", False), ("partner", False)]
-        columns += [*((head, True) for head in heads), ("why", False)]
-        rows: list[Sequence[str | Text]] = []
-        for row in self._sorted(
-            self._now.channels, lambda each: self._rate("channels", each, _moved), _moved
-        ):
-            state, doubt = str(row["state"]), row["in_doubt"]
-            rows.append(
-                (
-                    str(row["name"]),
-                    Text(state, _STATE_STYLES.get(state, "")),
-                    str(row["partner"]),
-                    Text(_whole(row["in_doubt_messages"]) if doubt else "no", "bold yellow" if doubt else ""),
-                    _whole(max(int(row["current_sequence"]), int(row["last_sequence"]))),
-                    _whole(_moved(row)),
-                    _per_s(self._rate("channels", row, _moved)),
-                    _why(row),
-                )
-            )
-        return Section("Channels", columns, rows, len(columns) - 1)
+        def state(row: Row) -> Text:
+            return Text(str(row["state"]), _STATE_STYLES.get(str(row["state"]), ""))
+
+        def doubt(row: Row) -> Text:
+            is_in_doubt = row["in_doubt"]
+            text = _whole(row["in_doubt_messages"]) if is_in_doubt else "no"
+            return Text(text, "bold yellow" if is_in_doubt else "")
+
+        def rate(row: Row) -> float | None:
+            return self._rate("channels", row, _moved)
+
+        def sequence(row: Row) -> str:
+            return _whole(max(int(row["current_sequence"]), int(row["last_sequence"])))
+
+        columns: list[Column] = [
+            *(_text("channel", "name"), ("state", False, state), _text("partner", "partner")),
+            *(("in doubt", True, doubt), ("sequence", True, sequence), _count("messages", "messages")),
+            *(("msg/s", True, lambda row: _per_s(rate(row))), ("why", False, _why)),
+        ]
+        return _section("Channels", columns, self._sorted(self._now.channels, rate, _moved), len(columns) - 1)
 
     def _connections(self) -> Section:
-        heads = ("links", "in/s", "out/s", "unsettled", "blocked")
-        columns = [("connection", False), ("container", False), ("user", False)]
-        columns += [(head, True) for head in heads]
-        rows: list[Sequence[str | Text]] = []
-        for row in self._sorted(self._now.connections, self._connection_rate, _links):
-            arrow = "→ " if row["outgoing"] else "← "
-            blocked = int(row["blocked_sends"])
-            rows.append(
-                (
-                    arrow + str(row["name"]),
-                    str(row["container_id"]),
-                    str(row["user"]),
-                    _whole(row["links"]),
-                    _per_s(self._rate("connections", row, _in)),
-                    _per_s(self._rate("connections", row, _sent)),
-                    _whole(row["unsettled"]),
-                    Text(_whole(blocked), "yellow" if blocked else ""),
-                )
-            )
-        return Section("Connections", columns, rows, 1)
+        def name(row: Row) -> str:
+            return f"{'→' if row['outgoing'] else '←'} {row['name']}"
+
+        def blocked(row: Row) -> Text:
+            count = int(row["blocked_sends"])
+            return Text(_whole(count), "yellow" if count else "")
+
+        columns: list[Column] = [
+            *(("connection", False, name), _text("container", "container_id"), _text("user", "user")),
+            _count("links", "links"),
+            ("in/s", True, lambda row: _per_s(self._rate("connections", row, _in))),
+            ("out/s", True, lambda row: _per_s(self._rate("connections", row, _sent))),
+            *(_count("unsettled", "unsettled"), ("blocked", True, blocked)),
+        ]
+        rows = self._sorted(self._now.connections, self._connection_rate, _links)
+        return _section("Connections", columns, rows, 1)
 
     # Rates.
 
@@ -208,7 +198,7 @@ class View:
         return (self._rate("queues", row, _received) or 0) + (self._out(row) or 0)
 
     def _connection_rate(self, row: Row) -> float:
-        rates = [self._rate("connections", row, count) for count in (_in, _sent)]
+        rates = [self._rate("connections", row, count) for _, count in _IN_AND_OUT]
         return sum(rate or 0 for rate in rates)
 
     def _sorted(
@@ -256,28 +246,33 @@ def _why(row: Row) -> str:
     return f"{left}: {reason}"
 
 
-def _received(row: Row) -> int:
-    return int(row["messages_received"])
+def _counter(name: str) -> Callable[[Row], int]:
+    return lambda row: int(row[name])
+
+
+_received: Final = _counter("messages_received")
+_moved: Final = _counter("messages")
+_in: Final = _counter("messages_in")
+_sent: Final = _counter("messages_out")
+_links: Final = _counter("links")
+_IN_AND_OUT: Final = (("in_s", _in), ("out_s", _sent))
 
 
 def _depth(row: Row) -> int:
     return int(row["messages_current"]) + int(row["messages_pending"])
 
 
-def _moved(row: Row) -> int:
-    return int(row["messages"])
+def _text(head: str, name: str) -> Column:
+    return head, False, lambda row: str(row[name])
 
 
-def _in(row: Row) -> int:
-    return int(row["messages_in"])
+def _count(head: str, name: str) -> Column:
+    return head, True, lambda row: _whole(row[name])
 
 
-def _sent(row: Row) -> int:
-    return int(row["messages_out"])
-
-
-def _links(row: Row) -> int:
-    return int(row["links"])
+def _section(title: str, columns: Sequence[Column], rows: Sequence[Row], gives_way: int) -> Section:
+    cells = [[cell(row) for _, _, cell in columns] for row in rows]
+    return Section(title, [(head, number) for head, number, _ in columns], cells, gives_way)
 
 
 def _whole(value: Any) -> str:
@@ -294,10 +289,6 @@ def _size(count_bytes: float) -> str:
     """With three digits or so, and a unit."""
     for unit in _UNITS[:-1]:
         if count_bytes < 1000:
-            return (
-                f"{count_bytes:.0f} {unit}"
-                if unit == "B" or count_bytes >= 100
-                else f"{count_bytes:.1f} {unit}"
-            )
+            return f"{count_bytes:.{0 if unit == 'B' or count_bytes >= 100 else 1}f} {unit}"
         count_bytes /= 1000
     return f"{count_bytes:,.1f} {_UNITS[-1]}"

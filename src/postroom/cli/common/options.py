@@ -27,6 +27,9 @@ data_option = click.option(
     metavar="FOLDER",
     help="The broker's data folder.",
 )
+tables_option = click.option(
+    "--tables", required=True, metavar="ROOT", help="The folder or URI that the tables are in."
+)
 personal_option = click.option(
     "--personal",
     multiple=True,
@@ -56,13 +59,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for sc
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
-    """What a ledger refuses, as one line and exit code 1."""
+def one_line_errors(*others: type[Exception]) -> Iterator[None]:
+    """What a ledger refuses, and ``others``, as one line and exit code 1."""
+    refusals: tuple[type[Exception], ...] = (LedgerError, OSError, *others)
     try:
         yield
     except BrokenPipeError:  # `… dump | head`: click ends quietly
         raise
-    except (LedgerError, OSError) as error:
+    except refusals as error:
         raise click.ClickException(str(error)) from error
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from postroom.cli.common.options import spark_extra
+from postroom.cli.groups import number_option
 from postroom.ledger.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -27,14 +28,7 @@ ledgers_option = click.option(
     metavar="URI",
     help="A ledger: the broker's folder, http(s)://BROKER, store:URI. Again for each queue manager.",
 )
-cores_option = click.option(
-    "--cores",
-    default=DEFAULT_CORES,
-    show_default=True,
-    type=click.IntRange(1),
-    metavar="N",
-    help="Of the local Spark.",
-)
+cores_option = number_option("--cores", default=DEFAULT_CORES, show_default=True, help="Of the local Spark.")
 
 
 def absolute(uri: str) -> str:

@@ -1,4 +1,4 @@
-"""`postroom ledger verify | dump | stats`: a look at a ledger, offline or beside the broker that writes it.
+"""`postroom ledger verify | dump | log | stats`: a look at a ledger, offline or beside its broker.
 
 They take no lock and change nothing. Exit code 1: there is no ledger, or it can't be read; 3: `verify` found
 damage.
@@ -6,6 +6,7 @@ damage.
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -16,16 +17,19 @@ import click
 from postroom.cli.common.options import data_option, json_option, one_line_errors
 from postroom.cli.common.progress import progress_bar
 from postroom.cli.common.tables import new_table, show_table
-from postroom.cli.groups import Group
+from postroom.cli.groups import Group, number_option
 from postroom.cli.ledger.lease import lease
-from postroom.cli.ledger.life_cycle_log import log_command
 from postroom.cli.ledger.places import export_command, upload_command
 from postroom.ledger.reading.dump import Filter, Line, dump, iso
+from postroom.ledger.reading.message_log import LogRecord, MessageLog
+from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.reading.stats import LedgerStats, stats
 from postroom.ledger.verification.acceptance import accept
 from postroom.ledger.verification.verification import Severity, Verification, verify
 
 EXIT_DAMAGED: Final = 3
+FOLLOW_S: Final = 1.0
+"""How often `log --follow` looks for more."""
 
 
 @click.group(cls=Group)
@@ -34,7 +38,6 @@ def ledger() -> None:
 
 
 ledger.add_command(lease)
-ledger.add_command(log_command)
 ledger.add_command(upload_command)
 ledger.add_command(export_command)
 
@@ -110,13 +113,8 @@ def stats_command(folder: Path, as_json: bool) -> None:
 def _show_stats(counted: LedgerStats) -> None:
     table = new_table("queue", "arrivals", "held", "by state", "ended", numbers=("arrivals", "held"))
     for queue in counted.queues:
-        table.add_row(
-            queue.queue,
-            f"{queue.arrivals:,}",
-            f"{queue.held:,}",
-            _pairs(queue.states),
-            _pairs(queue.outcomes),
-        )
+        held = (f"{queue.arrivals:,}", f"{queue.held:,}")
+        table.add_row(queue.queue, *held, _pairs(queue.states), _pairs(queue.outcomes))
     show_table(table)
     files = new_table("file", "bytes", "epoch", "positions", numbers=("bytes", "epoch"))
     for file in counted.files:
@@ -145,14 +143,10 @@ def _pairs(counts: dict[str, int]) -> str:
 @ledger.command("dump")
 @data_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.option(
-    "--from", "first", type=click.IntRange(min=1), metavar="POSITION", help="The first position to show."
-)
-@click.option(
-    "--to", "last", type=click.IntRange(min=1), metavar="POSITION", help="The last position to show."
-)
+@number_option("--from", "first", metavar="POSITION", help="The first position to show.")
+@number_option("--to", "last", metavar="POSITION", help="The last position to show.")
 @click.option("--queue", metavar="NAME", help="Only what happens on this queue.")
-@click.option("--serial", type=click.IntRange(min=1), metavar="N", help="Only the message with this serial.")
+@number_option("--serial", help="Only the message with this serial.")
 @click.option(
     "--undecided",
     is_flag=True,
@@ -169,10 +163,9 @@ def dump_command(
 ) -> None:
     """Every event, one a line."""
     show: Callable[[Line], str] = _json_line if as_json else _text_line
+    wanted = Filter(first, last, queue, None if serial is None else frozenset([serial]))
     with one_line_errors():
-        for line in dump(
-            folder, Filter(first, last, queue, None if serial is None else frozenset([serial])), undecided
-        ):
+        for line in dump(folder, wanted, undecided):
             click.echo(show(line))
 
 
@@ -191,3 +184,30 @@ def _text_line(line: Line) -> str:
 
 def _fields(fields: dict[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+@ledger.command("log")
+@data_option
+@json_option
+@click.option(
+    "--queue", "names", multiple=True, metavar="NAME", help="Only this destination; may be repeated."
+)
+@number_option("--from", "first", metavar="POSITION", help="Begin here.")
+@click.option("--follow", is_flag=True, help="Go on with what is written from now on, until interrupted.")
+def log_command(folder: Path, as_json: bool, names: tuple[str, ...], first: int | None, follow: bool) -> None:
+    """What happened to messages, one event a line, with the fields of WebLogic's message life-cycle log."""
+    log = MessageLog(lambda definition, _: not names or definition.get("name") in names)
+    with one_line_errors():
+        position = first or 1
+        while True:
+            reader = LedgerReader(folder)
+            for record in log.records(reader, max(position, reader.first_position), reader.durable_through):
+                click.echo(_log_line(record, as_json))
+            position = reader.durable_through + 1
+            if not follow:
+                return
+            time.sleep(FOLLOW_S)
+
+
+def _log_line(record: LogRecord, as_json: bool) -> str:
+    return json.dumps(record.fields(), ensure_ascii=False) if as_json else record.text()

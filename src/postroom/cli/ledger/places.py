@@ -16,6 +16,7 @@ from postroom.cli.common.options import (
     token_option,
 )
 from postroom.cli.common.progress import progress_bar
+from postroom.cli.groups import number_option
 
 
 @click.command("upload")
@@ -28,10 +29,11 @@ from postroom.cli.common.progress import progress_bar
     help="Where: a folder, file://…, s3://BUCKET/…, gs://…, abfs://….",
 )
 @click.option("--watch", is_flag=True, help="Go on, and upload each file as it is sealed.")
-@click.option(
+@number_option(
     "--every",
     "every_s",
-    type=click.FloatRange(min=0.1),
+    least=0.1,
+    fractions=True,
     default=10.0,
     show_default=True,
     metavar="SECONDS",
@@ -77,14 +79,7 @@ def _stop_signal() -> threading.Event:
 @personal_option
 @hash_key_option
 @token_option
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=1,
-    show_default=True,
-    help="Processes side by side.",
-)
+@number_option("--jobs", default=1, show_default=True, help="Processes side by side.")
 def export_command(
     uri: str, out: str, columns: str, personal: tuple[str, ...], hash_key: str, token: str, jobs: int
 ) -> None:

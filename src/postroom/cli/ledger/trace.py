@@ -48,7 +48,7 @@ class Extent(NamedTuple):
     is_flag=True,
     help="With --data: also what is not known to be synced, of a broker that is dead.",
 )
-def trace_command(
+def trace(
     message_id: str, is_serial: bool, url: str, folder: Path | None, as_json: bool, undecided: bool
 ) -> None:
     """Show what happened to a message, and to what was made of it, from its arrival on.
@@ -70,11 +70,11 @@ def trace_command(
                 _show(line, as_json)
     else:
         with connected(url) as connection:
-            trace = RemoteTrace(connection.create_management(), wanted, is_serial)
-            for line in trace.lines():
+            remote = RemoteTrace(connection.create_management(), wanted, is_serial)
+            for line in remote.lines():
                 shown += 1
                 _show(line, as_json)
-            extent = trace.extent
+            extent = remote.extent
     if not shown:
         click.echo(_nothing(message_id, serial, extent), err=True)
         raise SystemExit(EXIT_NOTHING)

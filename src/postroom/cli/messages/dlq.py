@@ -14,6 +14,7 @@ from postroom.channel.rules.lines import MAX_TABLE_CHARS
 from postroom.channel.rules.parser import check_table
 from postroom.channel.rules.table import RulesTable
 from postroom.cli.common.broker_connection import BrokerError, connected, json_option, url_option
+from postroom.cli.common.message_files import as_text
 from postroom.cli.common.message_selection import (
     Found,
     id_text,
@@ -22,7 +23,6 @@ from postroom.cli.common.message_selection import (
     which,
     which_options,
 )
-from postroom.cli.common.message_view import as_text
 from postroom.cli.common.names import check_there
 from postroom.cli.common.tables import new_table, show_list, show_table, shown
 from postroom.cli.groups import Group, count_option

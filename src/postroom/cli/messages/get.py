@@ -8,12 +8,12 @@ from typing import Final
 import click
 
 from postroom.cli.common.broker_connection import EXIT_NOTHING, connected, json_option, url_option
+from postroom.cli.common.message_files import as_json_line, as_text, body_bytes
 from postroom.cli.common.message_selection import selector_option
-from postroom.cli.common.message_view import as_json_line, as_text, body_bytes
 from postroom.cli.common.names import check_there, check_topic_there
 from postroom.cli.common.progress import PROGRESS_FROM, counting_bar
 from postroom.cli.common.tables import new_table, show_table
-from postroom.cli.groups import count_option, number_option
+from postroom.cli.groups import count_option, folder_option, number_option
 from postroom.client import AcknowledgeMode, Message, MessageConsumer, Session, Topic
 
 BODY_CHARS: Final = 60
@@ -23,13 +23,10 @@ BODY_CHARS: Final = 60
 @click.command()
 @click.argument("queue")
 @count_option("Take so many; 0: all.", default=1)
-@number_option("--wait-s", default=0.0, show_default=True, least=0.0, help="Wait so long for each.")
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
-    help="Write each body to a file here.",
+@number_option(
+    "--wait-s", default=0.0, show_default=True, least=0, fractions=True, help="Wait so long for each."
 )
+@folder_option("--folder", help="Write each body to a file here.")
 @click.option("--topic", "of_topic", is_flag=True, help="QUEUE is a topic, or a pattern of topics.")
 @click.option(
     "--subscription",

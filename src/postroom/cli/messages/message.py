@@ -8,7 +8,7 @@ from typing import IO, Any, Final
 import click
 
 from postroom.cli.common.broker_connection import BrokerError, connected, json_option, url_option
-from postroom.cli.common.message_files import FORMATS, messages_of, writer_of
+from postroom.cli.common.message_files import FORMATS, as_text, message_fields, messages_of, writer_of
 from postroom.cli.common.message_selection import (
     Found,
     id_text,
@@ -19,7 +19,6 @@ from postroom.cli.common.message_selection import (
     which,
     which_options,
 )
-from postroom.cli.common.message_view import as_text, message_fields
 from postroom.cli.common.progress import PROGRESS_FROM, counting_bar
 from postroom.cli.common.tables import new_table, show_table, shown
 from postroom.cli.groups import Group, count_option

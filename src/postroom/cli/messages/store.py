@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from postroom.cli.common.broker_connection import EXIT_NOTHING, connected, json_option, url_option
+from postroom.cli.common.message_files import message_fields
 from postroom.cli.common.message_selection import id_text, id_value
-from postroom.cli.common.message_view import message_fields
 from postroom.cli.common.names import check_there
 from postroom.cli.common.tables import age_s, show_rows, shown
 from postroom.cli.groups import Group

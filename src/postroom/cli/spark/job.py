@@ -20,7 +20,7 @@ from postroom.cli.common.options import Command, json_option, spark_extra, token
 from postroom.cli.common.progress import progress_bar
 from postroom.cli.common.spark_session import absolute, cores_option, in_one_line, spark_errors, spark_session
 from postroom.cli.common.tables import new_table, show_table
-from postroom.cli.groups import Group
+from postroom.cli.groups import Group, number_option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,10 +46,9 @@ job_option = click.option(
 apply_option = click.option(
     "--apply", "applies", is_flag=True, help="Do it; else only say what would be done."
 )
-in_flight_option = click.option(
+in_flight_option = number_option(
     "--in-flight",
-    type=click.IntRange(1, MAX_IN_FLIGHT),
-    metavar="N",
+    most=MAX_IN_FLIGHT,
     default=1,
     show_default=True,
     help="Requests at a time; with more than 1 messages may go on out of order.",
@@ -141,12 +140,7 @@ def deduplicate(by: str, **options: Any) -> None:
 )
 @click.option("--where", "condition", default="", metavar="SQL", help="Only these rows.")
 @click.option("--order-by", default="", metavar="COLUMN,…", help="Send them in this order.")
-@click.option(
-    "--chunk-rows",
-    type=click.IntRange(1, MAX_CHUNK_ROWS),
-    metavar="N",
-    help="Messages of one transaction at most.",
-)
+@number_option("--chunk-rows", most=MAX_CHUNK_ROWS, help="Messages of one transaction at most.")
 @click.option("--queue", required=True, metavar="QUEUE", help="Where the messages go.")
 @broker_option
 @apply_option

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 from rich.console import Console
 
-from postroom.cli.common.options import hash_key_option, json_option, personal_option, policy_of, token_option
+from postroom.cli.common.options import (
+    hash_key_option,
+    json_option,
+    personal_option,
+    policy_of,
+    tables_option,
+    token_option,
+)
 from postroom.cli.common.spark_session import (
     absolute,
     cores_option,
@@ -25,7 +32,7 @@ from postroom.cli.common.spark_session import (
     spark_session,
 )
 from postroom.cli.common.tables import new_table, show_table
-from postroom.cli.groups import Group
+from postroom.cli.groups import Group, number_option
 from postroom.ledger.reading.dump import iso
 
 if TYPE_CHECKING:
@@ -36,19 +43,10 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = "127.0.0.1"
 
-tables_option = click.option(
-    "--tables", required=True, metavar="ROOT", help="The folder or URI that the tables are in."
-)
-
 
 @click.group(cls=Group)
 def pipeline() -> None:
     """Tables of the ledger, by Spark: where each message is and how it got there."""
-
-
-def _one_line_errors() -> AbstractContextManager[None]:
-    """What a pipeline refuses, as one line with its exit code."""
-    return spark_errors(_exit_code_of)
 
 
 def _exit_code_of(error: Exception) -> int:
@@ -98,11 +96,9 @@ def _stopping(request_stop: Callable[[], None]) -> Iterator[None]:
 )
 @token_option
 @cores_option
-@click.option(
-    "--interval-ms", type=click.IntRange(1), metavar="N", help="How often --continuous looks for new records."
-)
-@click.option("--batch-records", type=click.IntRange(1), metavar="N", help="Records of one batch at most.")
-@click.option("--partition-records", type=click.IntRange(1), metavar="N", help="Records that one task reads.")
+@number_option("--interval-ms", help="How often --continuous looks for new records.")
+@number_option("--batch-records", help="Records of one batch at most.")
+@number_option("--partition-records", help="Records that one task reads.")
 @click.option(
     "--on-missing-ledger",
     type=click.Choice(["fail", "drop"]),
@@ -122,35 +118,16 @@ def _stopping(request_stop: Callable[[], None]) -> Iterator[None]:
     metavar="HOST",
     help="The address of these metrics, which need no token; 0.0.0.0: any of this machine.",
 )
-@click.option(
-    "--compact-interval-s",
-    type=click.FloatRange(0),
-    metavar="N",
-    help="Small files are put together so often.",
-)
-@click.option(
-    "--checkpoint-commits",
-    type=click.IntRange(1),
-    metavar="N",
-    help="The list of files is written whole so often.",
-)
-@click.option(
-    "--vacuum-interval-s", type=click.FloatRange(0), metavar="N", help="Old versions are deleted so often."
-)
-@click.option(
-    "--vacuum-retention-s", type=click.IntRange(0), metavar="N", help="How long old versions stay readable."
-)
-@click.option(
-    "--settle-rows",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Partial rows that are folded at once, at least.",
-)
+@number_option("--compact-interval-s", least=0, fractions=True, help="Small files are put together so often.")
+@number_option("--checkpoint-commits", help="The list of files is written whole so often.")
+@number_option("--vacuum-interval-s", least=0, fractions=True, help="Old versions are deleted so often.")
+@number_option("--vacuum-retention-s", least=0, help="How long old versions stay readable.")
+@number_option("--settle-rows", help="Partial rows that are folded at once, at least.")
 def run_command(data: tuple[str, ...], tables: str, cores: int, once: bool, **rest: Any) -> None:
     """Read ledgers into tables: what is new since the last run, and with --continuous what comes."""
     if not data:
         raise click.UsageError("name a ledger with --data")
-    with _one_line_errors(), ExitStack() as stack:
+    with spark_errors(_exit_code_of), ExitStack() as stack:
         from postroom.spark.pipeline.ledgers import check_all
         from postroom.spark.pipeline.operations.run import Stop, run
         from postroom.spark.pipeline.settings import check_options
@@ -174,12 +151,8 @@ def _options(data: tuple[str, ...], tables: str, continuous: bool, rest: dict[st
     given = {name: rest[name] for name in bounds if rest[name] is not None}
     only = tuple(name.strip() for name in rest["only"].split(",") if name.strip())
     return PipelineOptions(
-        tuple(absolute(uri) for uri in data),
-        absolute(tables),
-        rest["table_format"],
-        only,
-        rest["token"],
-        continuous,
+        *(tuple(map(absolute, data)), absolute(tables), rest["table_format"]),
+        *(only, rest["token"], continuous),
         on_missing_ledger=rest["on_missing_ledger"],
         policy=policy_of(rest["personal"], rest["hash_key"]),
         upkeep=Upkeep(**upkeep),
@@ -213,7 +186,7 @@ def _watchers(
 @json_option
 def status_command(tables: str, data: tuple[str, ...], token: str, as_json: bool) -> None:
     """How far each table has each ledger, and what it lacks in records, seconds and bytes."""
-    with _one_line_errors():
+    with spark_errors(_exit_code_of):
         from postroom.spark.pipeline.operations.status import status
 
         found = status(absolute(tables), tuple(absolute(uri) for uri in data), token)
@@ -227,11 +200,9 @@ def _show(found: "PipelineStatus") -> None:
     table = new_table("table", "ledger", "position", "records behind", "s", "MB")
     for one in found.tables:
         for at in one.ledgers:
-            lag = (
-                (f"{at.lag.events:,}", f"{at.lag.seconds:,.1f}", f"{at.lag.size_bytes / 1e6:,.1f}")
-                if at.lag
-                else ("?",) * 3
-            )
+            lag = ["?"] * 3
+            if at.lag:
+                lag = [f"{at.lag.events:,}", f"{at.lag.seconds:,.1f}", f"{at.lag.size_bytes / 1e6:,.1f}"]
             table.add_row(one.name, at.ledger_id, f"{at.position:,}", *lag)
     show_table(table)
     sizes = new_table("table", "rows in", "copied per row", "open rows", "files", "MB", "updated")
@@ -253,17 +224,16 @@ def _show(found: "PipelineStatus") -> None:
 @pipeline.command("views")
 @tables_option
 @click.option("--prefix", default="", metavar="TEXT", help="Put before the name of each view.")
-@click.option(
+@number_option(
     "--stuck-after-s",
-    type=click.IntRange(0),
-    metavar="N",
+    least=0,
     default=3600,
     show_default=True,
     help="What has not moved for so long is in view stuck.",
 )
 def views_command(tables: str, prefix: str, stuck_after_s: int) -> None:
     """Print SQL for spark-sql that makes a view of each table, and the views stuck, in_doubt and lineage."""
-    with _one_line_errors():
+    with spark_errors(_exit_code_of):
         from postroom.spark.pipeline.views import statements
 
         made = statements(absolute(tables), prefix, stuck_after_s)
@@ -280,7 +250,7 @@ def views_command(tables: str, prefix: str, stuck_after_s: int) -> None:
 @cores_option
 def rebuild_command(table: str, tables: str, cores: int) -> None:
     """Make TABLE anew from the rows of table events, beside the old one, and swap them."""
-    with _one_line_errors(), ExitStack() as stack:
+    with spark_errors(_exit_code_of), ExitStack() as stack:
         from postroom.spark.pipeline.engine import SparkEngine
         from postroom.spark.pipeline.operations.rebuild import rebuild
 
@@ -305,7 +275,7 @@ def erase_command(
     A command line would show it to the machine's other users. One line break at FILE's end doesn't count.
     Rows stay, their personal columns become null. Tables made with --personal want the same here.
     """
-    with _one_line_errors():
+    with spark_errors(_exit_code_of):
         from postroom.spark.pipeline.operations.erase import erase
 
         text = file.read().removesuffix("\n")

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.common.options import one_line_errors, spark_extra
+from postroom.cli.common.options import one_line_errors, spark_extra, tables_option
+from postroom.cli.groups import folder_option
 
 if TYPE_CHECKING:
     from postroom.spark.audit.result import AuditResult
@@ -14,23 +15,16 @@ AUDIT_FILE = "audit.json"
 
 
 @click.command("report")
-@click.option("--tables", required=True, metavar="ROOT", help="The folder or URI that the tables are in.")
+@tables_option
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="The page."
 )
-@click.option(
+@folder_option(
     "--audit",
     "audit_folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
     help="What `postroom audit --out` wrote: its verdict stands at the head of the page.",
 )
-@click.option(
-    "--pictures",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
-    help="Write the large pictures there, too, as SVG.",
-)
+@folder_option("--pictures", help="Write the large pictures there, too, as SVG.")
 @click.option("--all", "every", is_flag=True, help="Show each dynamic queue of clients by itself.")
 def report(tables: str, out: Path, audit_folder: Path | None, pictures: Path | None, every: bool) -> None:
     """Draw where the messages went: one HTML file that needs nothing beside it, in light and dark.

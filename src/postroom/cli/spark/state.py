@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from postroom.cli.common.broker_connection import EXIT_NOTHING
-from postroom.cli.common.options import json_option, one_line_errors, spark_extra
+from postroom.cli.common.options import json_option, one_line_errors, spark_extra, tables_option
 from postroom.cli.common.tables import new_table, show_table
+from postroom.cli.groups import number_option
 
 if TYPE_CHECKING:
     from postroom.spark.report.naming import Naming
@@ -33,18 +34,11 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
 
 @click.command("state")
 @click.argument("queue")
-@click.option("--tables", required=True, metavar="ROOT", help="The folder or URI that the tables are in.")
+@tables_option
 @click.option(
     "--as-of", callback=_moment, metavar="TIME", help="As it was then (RFC 3339); now unless given."
 )
-@click.option(
-    "--count",
-    type=click.IntRange(min=0),
-    metavar="N",
-    default=SHOWN,
-    show_default=True,
-    help="Show so many; 0: all.",
-)
+@number_option("--count", least=0, default=SHOWN, show_default=True, help="Show so many; 0: all.")
 @json_option
 def state(queue: str, tables: str, as_of: datetime | None, count: int, as_json: bool) -> None:
     """Show what is on QUEUE, or was at a time: each message with its state, since when, and why.
