@@ -14,8 +14,7 @@ handlers may be plain functions, too, which run in threads.
 """
 
 from postroom.app.application import App
-from postroom.app.outcomes import Reject, Retry
-from postroom.app.policy import RetryPolicy
+from postroom.app.policy import Reject, Retry, RetryPolicy
 from postroom.client import Message, Queue, Topic
 
 __all__ = ["App", "Message", "Queue", "Reject", "Retry", "RetryPolicy", "Topic"]

@@ -11,10 +11,10 @@ from typing import Final
 
 from postroom.app.bodies import UndecodableError
 from postroom.app.handlers import Handler
-from postroom.app.outcomes import Reject, Retry
-from postroom.app.policy import RetryPolicy
+from postroom.app.policy import Reject, Retry, RetryPolicy
 from postroom.client import Destination, InvalidDestinationException, JMSException, Message, Queue, Topic
 from postroom.client.aio import Connection, MessageConsumer
+from postroom.client.messages.outcomes import text_of
 
 __all__ = ["Subscriber", "Subscription"]
 
@@ -174,7 +174,7 @@ class Subscriber:
     async def _failed(self, message: Message, error: Exception) -> None:
         """By policy: again, or to the dead letters with the error's text."""
         policy, failures = self.wanted.policy, message.delivery_count
-        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        text = text_of(error)
         if policy.gives_up(failures):
             LOG.error(
                 "%s gives up message %s after %d attempts",

@@ -9,7 +9,7 @@ pytest loads the plugin in every run: nothing of the broker is imported before i
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from postroom.testing.broker import Broker
+    from postroom.testing.broker import Broker, QueueView
     from postroom.testing.errors import (
         BrokerFailed,
         ConfigInvalid,
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     )
     from postroom.testing.history import Event
     from postroom.testing.messages import QueuedMessage
-    from postroom.testing.queue import QueueView
 
 __all__ = [
     "Broker",
@@ -35,7 +34,7 @@ __all__ = [
     "UnknownQueue",
 ]
 
-_ROOMS = {"Broker": "broker", "Event": "history", "QueueView": "queue", "QueuedMessage": "messages"}
+_ROOMS = {"Broker": "broker", "Event": "history", "QueueView": "broker", "QueuedMessage": "messages"}
 
 
 def __getattr__(name: str) -> object:

@@ -1,13 +1,12 @@
 """`postroom broker` and `postroom connection`: counters of the whole broker and of its connections."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, url_option
-from postroom.cli.common.switches import show_counters
+from postroom.cli.common.switches import show_statistics
 from postroom.cli.common.tables import show_rows, shown
 from postroom.cli.groups import Group
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, CONNECTION_TYPE
@@ -34,17 +33,8 @@ def broker() -> None:
 @json_option
 def broker_stats(reset: bool, url: str, as_json: bool) -> None:
     """Show the counters of all queues and subscriptions together."""
-    with connected(url) as connection:
-        management = connection.create_management()
-        counters = management.read(BROKER_TYPE, BROKER_NAME)
-        if reset:
-            management.request("RESET-STATISTICS", kind=BROKER_TYPE, name=BROKER_NAME)
-    if as_json:
-        click.echo(json.dumps(counters, default=str))
-        return
-    show_counters(counters)
-    for name in ("queues", "connections", "connections_high", "connections_total"):
-        click.echo(f"{name.replace('_', ' ')}: {shown(counters[name])}")
+    more = ("queues", "connections", "connections_high", "connections_total")
+    show_statistics(BROKER_TYPE, BROKER_NAME, reset, url, as_json, *more)
 
 
 @click.group(cls=Group)

@@ -8,6 +8,7 @@ import click
 
 from postroom.cli.common.broker_connection import connected, json_option, url_option
 from postroom.cli.common.tables import moment, new_table, show_table, shown
+from postroom.model.entity_types import BROKER_TYPE
 
 SWITCHES: Final = ("production", "insertion", "consumption")
 
@@ -55,17 +56,24 @@ def _stats(kind: str, text: str) -> click.Command:
     @url_option
     @json_option
     def command(name: str, reset: bool, url: str, as_json: bool) -> None:
-        with connected(url, name) as connection:
-            management = connection.create_management()
-            counters = management.read(kind, name)
-            if reset:
-                management.request("RESET-STATISTICS", kind=kind, name=name)
-        if as_json:
-            click.echo(json.dumps(counters, default=str))
-        else:
-            show_counters(counters)
+        show_statistics(kind, name, reset, url, as_json)
 
     return command
+
+
+def show_statistics(kind: str, name: str, reset: bool, url: str, as_json: bool, *more: str) -> None:
+    """The counters of a destination or the broker, ``more`` of them too; with ``reset`` they begin anew."""
+    with connected(url, name if kind != BROKER_TYPE else "") as connection:
+        management = connection.create_management()
+        counters = management.read(kind, name)
+        if reset:
+            management.request("RESET-STATISTICS", kind=kind, name=name)
+    if as_json:
+        click.echo(json.dumps(counters, default=str))
+        return
+    show_counters(counters)
+    for each in more:
+        click.echo(f"{each.replace('_', ' ')}: {shown(counters[each])}")
 
 
 def show_counters(counters: Mapping[str, Any]) -> None:

@@ -264,23 +264,13 @@ def _cells(row: dict[str, Any]) -> list[str]:
 @if_paused_option
 @url_option
 @json_option
-def replay(
-    queue: str,
-    selector: str,
-    message_id: str | None,
-    serial: int | None,
-    every: bool,
-    to: str,
-    if_paused: bool,
-    url: str,
-    as_json: bool,
-) -> None:
+def replay(queue: str, to: str, if_paused: bool, url: str, as_json: bool, **meant: Any) -> None:
     """Send messages on the dead-letter queue QUEUE back to the queues that they came from.
 
     Counts of deliveries begin again. Many messages go in pieces, each of them all or nothing: if it breaks
     off, the rest is still on QUEUE, and the same command goes on.
     """
-    arguments = which(selector, message_id, serial, every)
+    arguments = which(**meant)
     arguments |= {"to": to, "if_paused": if_paused, "in_pieces": True}
     with connected(url, queue) as connection:
         replayed, stay = in_pieces_of(connection.create_management(), "REPLAY", queue, arguments)

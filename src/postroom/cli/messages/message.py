@@ -108,18 +108,9 @@ def show_fields(fields: dict[str, Any], as_json: bool) -> None:
 @if_paused_option
 @url_option
 @json_option
-def delete_messages(
-    queue: str,
-    selector: str,
-    message_id: str | None,
-    serial: int | None,
-    every: bool,
-    if_paused: bool,
-    url: str,
-    as_json: bool,
-) -> None:
+def delete_messages(queue: str, if_paused: bool, url: str, as_json: bool, **meant: Any) -> None:
     """Delete messages on QUEUE that nobody holds."""
-    arguments = which(selector, message_id, serial, every) | {"if_paused": if_paused}
+    arguments = which(**meant) | {"if_paused": if_paused}
     with connected(url, queue) as connection:
         deleted = _request(connection.create_management(), "DELETE-MESSAGES", queue, arguments)["count"]
     click.echo(json.dumps({"deleted": deleted}) if as_json else f"deleted {deleted} messages from {queue}")
@@ -134,19 +125,10 @@ def delete_messages(
 @url_option
 @json_option
 def move_messages(
-    queue: str,
-    to: str,
-    selector: str,
-    message_id: str | None,
-    serial: int | None,
-    every: bool,
-    if_paused: bool,
-    in_pieces: bool,
-    url: str,
-    as_json: bool,
+    queue: str, to: str, if_paused: bool, in_pieces: bool, url: str, as_json: bool, **meant: Any
 ) -> None:
     """Move messages from QUEUE to the queue TO: all that are meant, or none."""
-    arguments = which(selector, message_id, serial, every)
+    arguments = which(**meant)
     arguments |= {"to": to, "if_paused": if_paused, "in_pieces": in_pieces}
     with connected(url, queue) as connection:
         moved, _ = in_pieces_of(connection.create_management(), "MOVE-MESSAGES", queue, arguments)
