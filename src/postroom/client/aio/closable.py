@@ -6,8 +6,6 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from postroom.client.sessions.deliveries import nothing
-
 __all__ = ["Closable", "Opening"]
 
 
@@ -30,7 +28,7 @@ class Closable:
 class OfOneSession:
     """Something that may have a session to itself, which ends with it."""
 
-    _ends: Callable[[], None] = staticmethod(nothing)
+    _ends: Callable[[], object] = staticmethod(lambda: None)
 
     def _end_with(self, ends: Callable[[], None]) -> None:
         self._ends = ends

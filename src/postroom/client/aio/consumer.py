@@ -92,7 +92,7 @@ class MessageConsumer:
         try:
             body = delivery.message.get_body(kind)
         except MessageFormatException:
-            self._deliveries.put_back([delivery.incoming])
+            self._deliveries.receiving.put_back([delivery.incoming])
             raise
         await self._deliveries.hand_over(delivery)
         return body
@@ -110,17 +110,17 @@ class MessageConsumer:
         """The message is done: it leaves the queue. Raises IllegalStateException, as the other outcomes do,
         for a message that has its outcome, or isn't of this consumer.
         """
-        await self._deliveries.settle(message, ACCEPTED)
+        await self._deliveries.send_outcome(message, ACCEPTED)
 
     async def release(self, message: Message) -> None:
         """Give the message back as if it had never left; its counts stay."""
-        await self._deliveries.settle(message, RELEASED)
+        await self._deliveries.send_outcome(message, RELEASED)
 
     async def reject(
         self, message: Message, condition: str | None = None, description: str | None = None
     ) -> None:
         """The message is no good: the broker moves it to the dead letters, with the reason."""
-        await self._deliveries.settle(
+        await self._deliveries.send_outcome(
             message, Rejected(Error(condition, description) if condition is not None else None)
         )
 
@@ -138,7 +138,7 @@ class MessageConsumer:
         changed: dict[object, object] | None = None
         if annotations is not None:
             changed = {Symbol(name): value for name, value in annotations.items()}
-        await self._deliveries.settle(message, Modified(failed, undeliverable_here, changed))
+        await self._deliveries.send_outcome(message, Modified(failed, undeliverable_here, changed))
 
     def stop(self) -> None:
         """Nothing more is handed out, so that a loop over the consumer ends with the message in hand: as

@@ -15,7 +15,6 @@ from postroom.client.aio.closable import Closable
 from postroom.client.aio.management_client import ManagementClient
 from postroom.client.durations import MS_A_SECOND, check_duration
 from postroom.client.exceptions import JMSException, NoMatchingMessageException
-from postroom.client.messages.management_answers import ManagementReply
 from postroom.client.messages.message import Body, as_message, encode_message
 from postroom.client.messages.stored_messages import (
     EVERY_MESSAGE,
@@ -80,7 +79,7 @@ class MessageStore(Closable):
         arguments = MessageFilter(unique_id=unique_id).arguments()
         arguments |= {"message": encode_message(as_message(message), self._queue)}
         arguments |= {"confirm_id": confirm_id, "resend": resend}
-        return unique_id_of((await self._request("PUT-MESSAGE", arguments)).attributes())
+        return unique_id_of(await self._request("PUT-MESSAGE", arguments))
 
     async def confirm_put(self, unique_id: UniqueId, confirm_id: int = 0) -> None:
         """confirmPutMessage: the message is available from now on; a second time nothing happens.
@@ -119,12 +118,11 @@ class MessageStore(Closable):
             self._idle.append(waiting)
             raise
         self._idle.append(waiting)
-        return _only(reply)
+        return _only(reply.attributes())
 
     async def _open(self) -> ManagementClient:
-        opened = await self._another()
-        self._opened.append(opened)
-        return opened
+        self._opened.append(await self._another())
+        return self._opened[-1]
 
     async def confirm_get(self, unique_id: UniqueId, confirm_id: int = 0) -> None:
         """confirmGetMessage: the message that was got is gone; a second time nothing happens. ``confirm_id``
@@ -155,7 +153,7 @@ class MessageStore(Closable):
         arguments = filter.arguments() | {"just_uid": just_uid, "confirm_id": confirm_id}
         check_duration("lease_s", lease_s)
         arguments |= {"lease_ms": int(lease_s * MS_A_SECOND)}
-        body = (await self._request("BROWSE-AND-LOCK", arguments)).attributes()
+        body = await self._request("BROWSE-AND-LOCK", arguments)
         lock_id, messages = number_of(body, "lock_id"), rows_of(body)
         if "after" in body:
             messages += await self._pages(MessageFilter(lock_id=lock_id), just_uid, body["after"])
@@ -169,7 +167,7 @@ class MessageStore(Closable):
             arguments = filter.arguments() | {"just_uid": just_uid}
             if after is not None:
                 arguments["after"] = after
-            body = (await self._request("BROWSE", arguments)).attributes()
+            body = await self._request("BROWSE", arguments)
             found += rows_of(body)
             after = body.get("after")
             if after is None:
@@ -178,7 +176,7 @@ class MessageStore(Closable):
     async def unlock(self, lock_id: int, unique_id: UniqueId | None = None) -> int:
         """unlockMessage: one, or all that are still locked under the lock id; returns how many."""
         arguments = MessageFilter(lock_id=lock_id, unique_id=unique_id).arguments()
-        return number_of((await self._request("UNLOCK", arguments)).attributes(), "count")
+        return number_of(await self._request("UNLOCK", arguments), "count")
 
     async def undo(self, confirm_id: int) -> int:
         """undo: one step back for everything under the confirm id; returns how many messages that were.
@@ -186,11 +184,11 @@ class MessageStore(Closable):
         A put is taken back, what was got is available again, or locked again if it was got through a lock;
         what a browse with that confirm id has locked is unlocked.
         """
-        return number_of((await self._request("UNDO", {"confirm_id": confirm_id})).attributes(), "count")
+        return number_of(await self._request("UNDO", {"confirm_id": confirm_id}), "count")
 
     async def confirm(self, confirm_id: int) -> int:
         """confirm: everything that was put or got under the confirm id, together; returns how many."""
-        return number_of((await self._request("CONFIRM", {"confirm_id": confirm_id})).attributes(), "count")
+        return number_of(await self._request("CONFIRM", {"confirm_id": confirm_id}), "count")
 
     async def delete(self, unique_id: UniqueId, *, lock_id: int | None = None) -> None:
         """deleteMessage: an available one, or with its lock id a locked one."""
@@ -199,11 +197,12 @@ class MessageStore(Closable):
 
     async def create_listener(self, filter: MessageFilter = EVERY_MESSAGE) -> MessageListener:
         """addMessageListener: hears of messages that match and become available from now on."""
-        body = (await self._request("LISTEN", {})).attributes()
+        body = await self._request("LISTEN", {})
         return MessageListener(self._queue, await self._another(), filter, _position(body))
 
-    async def _request(self, operation: str, arguments: dict[str, object]) -> ManagementReply:
-        return await self._requests.request(operation, kind=MESSAGE_TYPE, name=self._queue, body=arguments)
+    async def _request(self, operation: str, arguments: dict[str, object]) -> dict[str, object]:
+        reply = await self._requests.request(operation, kind=MESSAGE_TYPE, name=self._queue, body=arguments)
+        return reply.attributes()
 
     async def close(self) -> None:
         """Close the links to the broker; what is held stays held."""
@@ -245,7 +244,10 @@ class MessageListener(Closable):
             )
             body = reply.attributes()
             self._position = _position(body)
-            self._events = [_event(self._queue, row) for row in rows_of(body)]
+            self._events = [
+                MessageEvent(self._queue, row.unique_id, row.message_id, row.correlation_id, row.priority)
+                for row in rows_of(body)
+            ]
         return self._events.pop(0) if self._events else None
 
     async def close(self) -> None:
@@ -253,17 +255,13 @@ class MessageListener(Closable):
         await self._waiting.close()
 
 
-def _event(queue: str, row: StoredMessage) -> MessageEvent:
-    return MessageEvent(queue, row.unique_id, row.message_id, row.correlation_id, row.priority)
-
-
 def _position(body: dict[str, object]) -> int:
     after = body.get("after")
     return int(after[0]) if isinstance(after, list) and after else 0
 
 
-def _only(reply: ManagementReply) -> StoredMessage:
-    rows = rows_of(reply.attributes())
+def _only(body: dict[str, object]) -> StoredMessage:
+    rows = rows_of(body)
     if not rows:
         raise NoMatchingMessageException("the message ended before it could be read")
     return rows[0]

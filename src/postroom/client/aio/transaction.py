@@ -20,7 +20,7 @@ from postroom.client.exceptions import (
     XAException,
 )
 from postroom.client.transactions.decision_log import DecisionLog
-from postroom.client.transactions.decision_records import Decision, HeuristicOutcome
+from postroom.client.transactions.decision_records import BranchName, Decision, HeuristicOutcome
 from postroom.client.transactions.two_phase import (
     COMMIT,
     COMPLETED_HEURISTICALLY,
@@ -31,7 +31,6 @@ from postroom.client.transactions.two_phase import (
     TransactionStatus,
     after_commit,
     after_rollback,
-    branch_name,
     branch_xid,
     heuristic_exception,
     now_ms,
@@ -151,7 +150,7 @@ class SecondPhase:
         outcomes: list[HeuristicOutcome],
     ) -> Answer:
         if answer is Answer.HEURISTIC:
-            name = branch_name(branch.xid, branch.name)
+            name = BranchName(branch.xid.bqual, branch.name)
             kept = XaCode.XA_HEURHAZ if code == XaCode.XAER_NOTA else code
             outcomes.append(HeuristicOutcome(branch.xid.gtrid, name, decision, kept, now_ms()))
             await self._shared.waits.result_of(self._shared.log.note_heuristic(outcomes[-1]))
@@ -324,7 +323,7 @@ class Transaction:
     # --- the decision and the second phase
 
     async def _decide(self, voted: list[Branch]) -> None:
-        names = tuple(branch_name(branch.xid, branch.name) for branch in voted)
+        names = tuple(BranchName(branch.xid.bqual, branch.name) for branch in voted)
         self._notify(Step.DECIDING, "")
         try:
             written = self._shared.log.commit(Decision(self._gtrid, names, now_ms()))

@@ -38,7 +38,10 @@ class TlsOptions:
 
     def context(self) -> ssl.SSLContext:
         """Raises JMSSecurityException for a file that isn't there, or isn't what it should be."""
-        context = self._trusting()
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise JMSSecurityException(f"certificates to trust, {self.ca_file}: {error}") from error
         context.check_hostname = self.verify_host
         if self.certificate_file is not None:
             try:
@@ -46,12 +49,6 @@ class TlsOptions:
             except (OSError, ssl.SSLError) as error:
                 raise JMSSecurityException(f"certificate {self.certificate_file}: {error}") from error
         return context
-
-    def _trusting(self) -> ssl.SSLContext:
-        try:
-            return ssl.create_default_context(cafile=self.ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise JMSSecurityException(f"certificates to trust, {self.ca_file}: {error}") from error
 
     def _password(self) -> str:
         """Never asks at the terminal."""
@@ -87,15 +84,6 @@ class Connector:
             raise JMSTimeoutException(f"no answer from {broker} within {self.connect_timeout_s} s") from None
 
     async def _open(self, broker: BrokerUrl) -> Transport:
-        transport = await self._connect(broker)
-        try:
-            await transport.opened()
-        except BaseException:
-            transport.abort()
-            raise
-        return transport
-
-    async def _connect(self, broker: BrokerUrl) -> Transport:
         loop = asyncio.get_running_loop()
         try:
             _, transport = await loop.create_connection(
@@ -110,6 +98,11 @@ class Connector:
             raise JMSSecurityException(f"no TLS with {broker}: {error}") from error
         except OSError as error:
             raise ConnectionLostException(f"can't connect to {broker}: {error}") from error
+        try:
+            await transport.opened()
+        except BaseException:
+            transport.abort()
+            raise
         return transport
 
     def _options(self, broker: BrokerUrl) -> ConnectionOptions:

@@ -50,9 +50,9 @@ class ConnectionListener:
 class Channel:
     """A session of AMQP, begun again on each transport, with the links on it."""
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, engine: EngineSession) -> None:
         self.provider: Final = provider
-        self.engine: EngineSession | None = None
+        self.engine: EngineSession | None = engine
         """That of the present transport; None while there is none."""
         self.attachments: dict[LinkHandler, None] = {}
         """Those to be attached again, in order of their making."""
@@ -171,13 +171,9 @@ class Provider(Waited):
                     raise
                 continue
             if transport is self.transport:
-                return self._channel(engine)
-
-    def _channel(self, engine: EngineSession) -> Channel:
-        channel = Channel(self)
-        channel.engine = engine
-        self._channels[channel] = None
-        return channel
+                channel = Channel(self, engine)
+                self._channels[channel] = None
+                return channel
 
     def forget(self, channel: Channel) -> None:
         """``channel`` ends with this transport at the latest."""
@@ -273,9 +269,8 @@ class Provider(Waited):
             return
         if isinstance(failure, ConnectionRedirectedException):
             self._pool.redirected(broker, failure.info)
-        lost = (
-            failure if isinstance(failure, ConnectionLostException) else ConnectionLostException(str(failure))
-        )
+        is_lost = isinstance(failure, ConnectionLostException)
+        lost = failure if is_lost else ConnectionLostException(str(failure))
         for channel in list(self._channels):
             channel.interrupt(lost)
         if was_online:

@@ -93,7 +93,7 @@ class Receiving(Attachment[ReceiverLink]):
 
     async def receive(self, timeout_s: float | None) -> Incoming | None:
         """The next message; None when none came in ``timeout_s`` seconds (None: wait for ever)."""
-        message = self._take()
+        message = self.take_buffered()
         if message is not None:
             return message
         if not self.prefetch:
@@ -110,10 +110,10 @@ class Receiving(Attachment[ReceiverLink]):
         The broker is asked to drain; without prefetch, up to ``credit`` messages are asked for at once. While
         there is no connection, the next one is waited for, unless ``over_breaks`` is False.
         """
-        message = self._take()
+        message = self.take_buffered()
         if message is None:
             await self.drain(self.prefetch or credit, over_breaks)
-            message = self._take()
+            message = self.take_buffered()
             if self.prefetch and self.failure is None:
                 self._flow(self.prefetch - len(self._buffer))
         return message
@@ -132,7 +132,7 @@ class Receiving(Attachment[ReceiverLink]):
     async def _next(self) -> Incoming:
         """Wait until a message is there; others may wait, too."""
         while True:
-            message = self._take()
+            message = self.take_buffered()
             if message is not None:
                 return message
             future: asyncio.Future[None] = self.provider.future()
@@ -146,9 +146,6 @@ class Receiving(Attachment[ReceiverLink]):
 
     def take_buffered(self) -> Incoming | None:
         """A message that is here already. Raises what ended the link."""
-        return self._take()
-
-    def _take(self) -> Incoming | None:
         if not self._buffer:
             self.check()
             return None

@@ -136,11 +136,11 @@ class Transport(Waited, asyncio.Protocol):
             events.SessionEnded: self._on_session_ended,
             events.LinkAttached: self._on_attached,
             events.LinkDetached: self._on_detached,
-            events.TransferReceived: self._on_transfer,
+            events.TransferReceived: lambda event: handler_of(event.link).on_transfer(event),
             events.DispositionReceived: self._on_disposition,
-            events.SenderDispositionReceived: self._on_sender_disposition,
+            events.SenderDispositionReceived: lambda event: handler_of(event.link).on_settled(event),
             events.CreditChanged: self._on_credit,
-            events.Drained: self._on_drained,
+            events.Drained: lambda event: handler_of(event.link).on_drained(),
         }
 
     # --- asyncio.Protocol
@@ -308,9 +308,6 @@ class Transport(Waited, asyncio.Protocol):
         if isinstance(event.link.context, LinkHandler):
             event.link.context.on_detached(event)
 
-    def _on_transfer(self, event: events.TransferReceived) -> None:
-        handler_of(event.link).on_transfer(event)
-
     def _on_disposition(self, event: events.DispositionReceived) -> None:
         for delivery in event.deliveries:
             future = delivery.context
@@ -321,18 +318,12 @@ class Transport(Waited, asyncio.Protocol):
             for delivery in event.deliveries:
                 delivery.link.settle(delivery.id, delivery.id, event.state)
 
-    def _on_sender_disposition(self, event: events.SenderDispositionReceived) -> None:
-        handler_of(event.link).on_settled(event)
-
     def _on_credit(self, event: events.CreditChanged) -> None:
         link = event.link
         if link.txn_id is not None:
             link.fail(Error(NOT_IMPLEMENTED, f"link {link.name!r} acquires nothing in transactions"))
             return
         handler_of(link).on_credit()
-
-    def _on_drained(self, event: events.Drained) -> None:
-        handler_of(event.link).on_drained()
 
     def _fail(self, failure: JMSException) -> None:
         """The first reason counts; everyone who waits is told."""

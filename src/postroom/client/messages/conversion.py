@@ -135,12 +135,7 @@ def read_integer(wanted: JmsType, value: object, what: str) -> int:
     value = checked(value, wanted, what)
     if isinstance(value, int):
         return int(value)
-    if not isinstance(value, str):
-        raise ValueError(f"{what} is not there, and so no {wanted.value}")
-    try:
-        return in_range(int(_java_number(value)), wanted, what)
-    except (ValueError, MessageFormatException):
-        raise ValueError(f"{what} is {value!r}, which is no {wanted.value}") from None
+    return _read_text(wanted, value, what, lambda text: in_range(int(text), wanted, what))
 
 
 def read_float(wanted: JmsType, value: object, what: str) -> float:
@@ -148,11 +143,16 @@ def read_float(wanted: JmsType, value: object, what: str) -> float:
     value = checked(value, wanted, what)
     if isinstance(value, float):
         return float(value)
+    return _read_text(wanted, value, what, float)
+
+
+def _read_text(wanted: JmsType, value: object, what: str, read: Callable[[str], R]) -> R:
+    """A number that stands in text."""
     if not isinstance(value, str):
         raise ValueError(f"{what} is not there, and so no {wanted.value}")
     try:
-        return float(_java_number(value))
-    except ValueError:
+        return read(_java_number(value))
+    except (ValueError, MessageFormatException):
         raise ValueError(f"{what} is {value!r}, which is no {wanted.value}") from None
 
 

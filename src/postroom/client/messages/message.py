@@ -322,23 +322,27 @@ def _class_and_body(
     """The class that the sender says, where the body fits it; else the one that fits the body."""
     message_type = annotations.get(MESSAGE_TYPE)
     cls = _TYPES.get(message_type) if isinstance(message_type, int) else None
-    if cls is None or not _fits(cls, kind, body):
+    if cls is None or not _fits(cls, body):
         return _class_of_plain(is_absent, kind, body, content_type)
     if cls is TextMessage and isinstance(body, bytes):
         return _text_or_bytes(body, DEFAULT_CHARSET)
     return cls, body
 
 
-def _fits(cls: type[Message], kind: BodyKind, body: object) -> bool:
-    if cls is TextMessage:
-        return body is None or isinstance(body, str | bytes)
-    if cls is BytesMessage:
-        return body is None or isinstance(body, bytes)
-    if cls is MapMessage:
-        return body is None or (isinstance(body, dict) and all(isinstance(key, str) and key for key in body))
-    if cls is StreamMessage:
-        return body is None or isinstance(body, list)
-    return True
+_BODIES: Final[dict[type[Message], tuple[type, ...]]] = {
+    TextMessage: (str, bytes),
+    BytesMessage: (bytes,),
+    MapMessage: (dict,),
+    StreamMessage: (list,),
+}
+
+
+def _fits(cls: type[Message], body: object) -> bool:
+    if body is None or cls not in _BODIES:
+        return True
+    if isinstance(body, dict) and not all(isinstance(key, str) and key for key in body):
+        return False
+    return isinstance(body, _BODIES[cls])
 
 
 def _class_of_plain(

@@ -60,7 +60,7 @@ class Deliveries:
         self._is_closing = False
         self._is_over = False
         """The application has closed it: no loss."""
-        self.on_detached: Callable[[], None] = nothing
+        self.on_detached: Callable[[], object] = lambda: None
         """Called when the link has ended: what was made for this consumer alone ends with it."""
 
     # --- to the application
@@ -90,9 +90,13 @@ class Deliveries:
 
     async def receive_now(self) -> Message | None:
         """A message that the broker has now, handed over."""
-        while (delivery := await self.next_now()) is not None:
-            if await self.hand_over(delivery):
-                return delivery.message
+        while self.state.shared.started.is_set():
+            incoming = await self.receiving.receive_now(1)
+            if incoming is None:
+                return None
+            message = self._admitted(incoming)
+            if message is not None and await self.hand_over(Delivery(incoming, message)):
+                return message
         return None
 
     async def next(self, end_s: float | None) -> Delivery | None:
@@ -103,19 +107,8 @@ class Deliveries:
             if incoming is None:
                 return None
             if not started.is_set():
-                self.put_back([incoming])
+                self.receiving.put_back([incoming])
                 continue
-            message = self._admitted(incoming)
-            if message is not None:
-                return Delivery(incoming, message)
-        return None
-
-    async def next_now(self) -> Delivery | None:
-        """A message that the broker has now."""
-        while self.state.shared.started.is_set():
-            incoming = await self.receiving.receive_now(1)
-            if incoming is None:
-                return None
             message = self._admitted(incoming)
             if message is not None:
                 return Delivery(incoming, message)
@@ -168,10 +161,6 @@ class Deliveries:
         self._delivered[delivery.incoming.delivery_id] = delivery
         return True
 
-    def put_back(self, messages: Sequence[Incoming]) -> None:
-        """Nobody has seen them: they are next."""
-        self.receiving.put_back(messages)
-
     # --- outcomes
 
     def holds(self, message: Message) -> bool:
@@ -195,10 +184,6 @@ class Deliveries:
             )
         raise IllegalStateException("the message has its outcome already, or is not of this consumer")
 
-    async def settle(self, message: Message, state: DeliveryState) -> None:
-        """The application's word on ``message``, and the broker's answer, where one was asked for."""
-        await self.send_outcome(message, state)
-
     def send_outcome(self, message: Message, state: DeliveryState) -> Awaitable[None]:
         """The application's word on ``message``; raises as :meth:`check_open`."""
         self.check_open(message)
@@ -207,24 +192,19 @@ class Deliveries:
 
     def acknowledge(self, message: Message) -> Awaitable[None]:
         """``Message.acknowledge``: what it does is a matter of the mode."""
-        if self.state.mode is AcknowledgeMode.CLIENT:
-            return self._acknowledge_session()
-        return self._acknowledge_one(message) if self.state.mode is AcknowledgeMode.INDIVIDUAL else DONE
+        mode = self.state.mode
+        if mode in (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL):
+            self.state.check()
+        if mode is AcknowledgeMode.CLIENT:
+            return self.state.acknowledge_all()
+        if mode is not AcknowledgeMode.INDIVIDUAL or not self.holds(message):
+            return DONE
+        return self._send_outcomes([self._delivered.pop(message.delivery_id).incoming], ACCEPTED)
 
     def acknowledge_delivered(self) -> Awaitable[None]:
         """Accept everything that the application has."""
         delivered, self._delivered = self._delivered, {}
         return self._send_outcomes([delivery.incoming for delivery in delivered.values()], ACCEPTED)
-
-    def _acknowledge_session(self) -> Awaitable[None]:
-        self.state.check()
-        return self.state.acknowledge_all()
-
-    def _acknowledge_one(self, message: Message) -> Awaitable[None]:
-        self.state.check()
-        if not self.holds(message):
-            return DONE
-        return self._send_outcomes([self._delivered.pop(message.delivery_id).incoming], ACCEPTED)
 
     def _send_outcomes(self, messages: Sequence[Incoming], state: DeliveryState) -> Awaitable[None]:
         """Tell the broker, at once; what is awaited is its answer, where one was asked for."""
@@ -252,7 +232,7 @@ class Deliveries:
             return
         for incoming in again:
             incoming.redeliveries += 1
-        self.put_back(again)
+        self.receiving.put_back(again)
 
     async def recover_by_broker(self) -> None:
         """What the application has goes back as failed deliveries, which come again when the broker says
@@ -379,13 +359,13 @@ class Listening:
         try:
             async with self._deliveries.state.turn():
                 if self._is_stopping or not self._deliveries.state.shared.started.is_set():
-                    self._deliveries.put_back([delivery.incoming])
+                    self._deliveries.receiving.put_back([delivery.incoming])
                     return
                 self._is_calling = True
                 await self._call(delivery)
         except asyncio.CancelledError:
             if not self._is_calling:
-                self._deliveries.put_back([delivery.incoming])
+                self._deliveries.receiving.put_back([delivery.incoming])
             raise
         finally:
             self._is_calling = False
@@ -402,13 +382,9 @@ class Listening:
             outcome = deliveries.state.shared.options.redelivery.listener_failure.state
         try:
             if deliveries.state.mode.is_automatic and deliveries.holds(message):
-                await deliveries.settle(message, outcome)
+                await deliveries.send_outcome(message, outcome)
         except JMSException as failure:
             LOG.warning("%s: %s", deliveries.receiving.what, failure)
-
-
-def nothing() -> None:
-    """For nobody in particular."""
 
 
 def end_of(timeout_s: float | None) -> float | None:

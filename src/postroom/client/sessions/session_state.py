@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import IntEnum
 from typing import Any, ClassVar, Final, Protocol
 
@@ -191,17 +191,13 @@ class SessionState:
         await receiving.attach(self.shared.request_timeout_s)
         return receiving
 
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    def turn(self) -> AbstractAsyncContextManager[None]:
         """The time of one message listener's call."""
-        async with self._in_turn(self._listening):
-            yield
+        return self._in_turn(self._listening)
 
-    @asynccontextmanager
-    async def completion_turn(self) -> AsyncIterator[None]:
+    def completion_turn(self) -> AbstractAsyncContextManager[None]:
         """The time of one call for a message sent."""
-        async with self._in_turn(self._completing):
-            yield
+        return self._in_turn(self._completing)
 
     @asynccontextmanager
     async def _in_turn(self, lock: asyncio.Lock) -> AsyncIterator[None]:

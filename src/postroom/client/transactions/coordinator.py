@@ -23,11 +23,6 @@ from postroom.client.exceptions import JMSException, TransactionRolledBackExcept
 ACCEPTED_OUTCOME: Final = "amqp:accepted:list"
 
 
-def coordinator_source() -> Source:
-    """It says that a refusal may come as the outcome rejected; else the link would end with it."""
-    return Source(outcomes=[ACCEPTED_OUTCOME, REJECTED_OUTCOME])
-
-
 class Coordinator(Sending):
     """A control link: what it declared and did not discharge is rolled back when it ends.
 
@@ -40,7 +35,9 @@ class Coordinator(Sending):
         name, target = link_name("coordinator"), CoordinatorTarget(capabilities=capabilities)
 
         def attach(engine: EngineSession) -> SenderLink:
-            return engine.attach_sender(name, coordinator_source(), target, snd_settle_mode=SND_UNSETTLED)
+            # A refusal may come as the outcome rejected; else the link would end with it.
+            source = Source(outcomes=[ACCEPTED_OUTCOME, REJECTED_OUTCOME])
+            return engine.attach_sender(name, source, target, snd_settle_mode=SND_UNSETTLED)
 
         super().__init__(channel, attach, "the transaction coordinator", sends_again=False)
         self.on_break: Callable[[], None] = lambda: None
@@ -96,7 +93,7 @@ def value(request: Declare | Discharge) -> bytes:
     """The request as the message that it travels in."""
     if isinstance(request, Declare):
         fields = [] if request.global_id is None else [request.global_id]
-        return Message(body=Value(Described(ULong(descriptors.DECLARE), fields))).encode()
-    return Message(
-        body=Value(Described(ULong(descriptors.DISCHARGE), [request.txn_id, request.fail]))
-    ).encode()
+        described = Described(ULong(descriptors.DECLARE), fields)
+    else:
+        described = Described(ULong(descriptors.DISCHARGE), [request.txn_id, request.fail])
+    return Message(body=Value(described)).encode()

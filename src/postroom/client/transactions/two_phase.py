@@ -17,7 +17,7 @@ from postroom.client.exceptions import (
     JMSException,
     XAException,
 )
-from postroom.client.transactions.decision_records import BranchName, HeuristicOutcome
+from postroom.client.transactions.decision_records import HeuristicOutcome
 from postroom.model.xa import XaCode, Xid, is_rolled_back
 
 FORMAT_ID: Final = 0x504F5354
@@ -141,11 +141,6 @@ def branch_xid(gtrid: bytes, index: int, resource: str) -> Xid:
     """The Xid of branch number ``index`` (0 to 255) of a transaction, in resource manager ``resource``."""
     digest = hashlib.sha256(resource.encode()).digest()[:DIGEST_BYTES]
     return Xid(FORMAT_ID, gtrid, bytes([index]) + digest)
-
-
-def branch_name(xid: Xid, resource: str) -> BranchName:
-    """As the decision log has it."""
-    return BranchName(xid.bqual, resource)
 
 
 def now_ms() -> int:
