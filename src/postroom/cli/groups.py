@@ -4,12 +4,18 @@ options of one line.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Option = Callable[[Command], Command]
+
+
+class Option(Protocol):
+    """What gives a command an option."""
+
+    def __call__(self, command: Command, /) -> Command: ...
+
 
 WHOLE: Final = 1000
 """Characters of a command's first sentence: click shortens what is longer."""
@@ -49,18 +55,18 @@ def number_option(
     fractions: bool = False,
     metavar: str = "N",
     **more: Any,
-) -> Option[Any]:
+) -> Option:
     """The option of a number from ``least`` to ``most``."""
     kind = click.FloatRange if fractions else click.IntRange
     return click.option(*names, type=kind(least, most), metavar=metavar, help=help, **more)  # type: ignore[arg-type]
 
 
-def folder_option(*names: str, help: str) -> Option[Any]:
+def folder_option(*names: str, help: str) -> Option:
     """The option of a folder."""
     kind = click.Path(path_type=Path, file_okay=False)
     return click.option(*names, type=kind, metavar="FOLDER", help=help)
 
 
-def count_option(help: str, default: int = 0, least: int = 0, shows_default: bool = True) -> Option[Any]:
+def count_option(help: str, default: int = 0, least: int = 0, shows_default: bool = True) -> Option:
     """The option ``--count``."""
     return number_option("--count", "-n", default=default, show_default=shows_default, least=least, help=help)

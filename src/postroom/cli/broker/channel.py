@@ -43,7 +43,7 @@ def channel() -> None:
 
 add_alter(channel, CHANNEL_TYPE, "Change settings of the channel NAME, for its next start.")
 add_delete(channel, CHANNEL_TYPE, "Delete the channel NAME, which must be neither active nor in doubt.")
-add_list(channel, CHANNEL_TYPE, LISTED, "List the channels, or those whose name begins with PREFIX.")
+add_list(channel, CHANNEL_TYPE, LISTED, "channels")
 
 
 @channel.command("define")

@@ -32,9 +32,9 @@ def serve(config_file: Path | None, listen: tuple[str, ...], data: str | None, j
         check_system()
         code = _run(config_file, listen, data, json_logs)
     except StartError as error:
-        _fail(error.code, str(error))
-    else:
-        raise SystemExit(code)
+        click.echo(f"postroom: {' '.join(str(error).split())}", err=True)
+        raise SystemExit(error.code) from None
+    raise SystemExit(code)
 
 
 def _run(config_file: Path | None, listen: tuple[str, ...], data: str | None, json_logs: bool) -> Exit:
@@ -71,8 +71,3 @@ def _listener(address: str) -> "ListenConfig":
         return ListenConfig(address=address)
     except PlacedError as error:
         raise StartError(Exit.CONFIGURATION, f"--listen: {error}") from error
-
-
-def _fail(code: Exit, what: str) -> None:
-    click.echo(f"postroom: {' '.join(what.split())}", err=True)
-    raise SystemExit(code)

@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.common.options import data_option, json_option, one_line_errors
 from postroom.cli.common.tables import new_table, show_table
-from postroom.cli.groups import Group
+from postroom.cli.groups import Group, number_option
 from postroom.ledger.reading.dump import iso
 from postroom.server.http.tokens import (
     TOKENS_NAME,
@@ -49,9 +49,7 @@ def _place(folder: Path, file: Path | None) -> Path:
     required=True,
     help="What it opens; may be given more than once.",
 )
-@click.option(
-    "--days", type=click.IntRange(min=1), metavar="N", help="How long it is in force; default: until removed."
-)
+@number_option("--days", help="How long it is in force; default: until removed.")
 @data_option
 @file_option
 def add_command(

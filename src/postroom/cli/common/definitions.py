@@ -14,36 +14,29 @@ _ADDRESSED: Final = (QUEUE_TYPE, TOPIC_TYPE, SUBSCRIPTION_TYPE)
 """Where there is none of a name, names like it are told."""
 
 
-def add_list(group: click.Group, kind: str, listed: Sequence[tuple[str, str]], text: str) -> None:
-    """Give ``group`` the command that lists the things of type ``kind`` with the attributes ``listed``."""
-
-    @group.command("list", help=text)
-    @click.argument("prefix", default="")
-    @url_option
-    @json_option
-    def command(prefix: str, url: str, as_json: bool) -> None:
-        show_list(_beginning_with(prefix, kind, url), listed, as_json)
-
-
-def add_list_with_dynamic(
-    group: click.Group, kind: str, what: str, listed: Sequence[tuple[str, str]], all_help: str
+def add_list(
+    group: click.Group, kind: str, listed: Sequence[tuple[str, str]], what: str, all_help: str = ""
 ) -> None:
-    """As `add_list`; those that clients have had made for themselves are one line. ``what`` is what all are
-    called."""
+    """Give ``group`` the command that lists the things of type ``kind``, which are called ``what``, with the
+    attributes ``listed``. ``all_help``, of ``--all``: those that clients have had made are one line else."""
 
     @group.command("list", help=f"List the {what}, or those whose name begins with PREFIX.")
     @click.argument("prefix", default="")
-    @click.option("--all", "every", is_flag=True, help=all_help)
     @url_option
     @json_option
-    def command(prefix: str, every: bool, url: str, as_json: bool) -> None:
-        wanted = _beginning_with(prefix, kind, url)
+    def command(prefix: str, url: str, as_json: bool, every: bool = True) -> None:
+        with connected(url) as connection:
+            found = connection.create_management().query(kind)
+        wanted = by_name(each for each in found if str(each["name"]).startswith(prefix))
         if every:
             show_list(wanted, listed, as_json)
         elif as_json:
             show_json(each for each in wanted if not each["dynamic"])
         else:
             show_list(_fold_dynamic(wanted, listed, what), listed, as_json)
+
+    if all_help:
+        command.params.insert(1, click.Option(["--all", "every"], is_flag=True, help=all_help))
 
 
 def _fold_dynamic(rows: Rows, listed: Sequence[tuple[str, str]], what: str) -> list[Mapping[str, Any]]:
@@ -54,12 +47,6 @@ def _fold_dynamic(rows: Rows, listed: Sequence[tuple[str, str]], what: str) -> l
         return named
     sums = {attribute: sum(each[attribute] for each in dynamic) for attribute, _ in listed[1:]}
     return [*named, {"name": f"{len(dynamic):,} dynamic {what} (--all)", **sums}]
-
-
-def _beginning_with(prefix: str, kind: str, url: str) -> list[Mapping[str, Any]]:
-    with connected(url) as connection:
-        found = connection.create_management().query(kind)
-    return by_name(each for each in found if str(each["name"]).startswith(prefix))
 
 
 def add_show(group: click.Group, kind: str, text: str, hidden: Container[str] = ("identity", "type")) -> None:

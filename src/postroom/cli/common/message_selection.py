@@ -57,7 +57,7 @@ def which_options(command: Command) -> Command:
     return selector_option(command)
 
 
-def serial_option(required: bool = False) -> Option[Any]:
+def serial_option(required: bool = False) -> Option:
     """The option ``--serial``."""
     return number_option("--serial", help="The message with this serial.", required=required)
 

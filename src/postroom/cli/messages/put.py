@@ -37,9 +37,7 @@ BATCH: Final = 1000
 @click.option(
     "settings", "--property", "-p", multiple=True, metavar="KEY=VALUE", help="An application property."
 )
-@click.option(
-    "--priority", type=click.IntRange(0, 9), metavar="N", default=4, show_default=True, help="Its priority."
-)
+@number_option("--priority", least=0, most=9, default=4, show_default=True, help="Its priority.")
 @number_option("--ttl-ms", help="Time to live; default: for ever.")
 @number_option("--delay-ms", least=0, help="Time to deliver: can be received after it.")
 @click.option("--not-durable", is_flag=True, help="Lost when the broker restarts.")

@@ -15,7 +15,7 @@ from postroom.cli.common.message_files import message_fields
 from postroom.cli.common.message_selection import id_text, id_value
 from postroom.cli.common.names import check_there
 from postroom.cli.common.tables import age_s, show_rows, shown
-from postroom.cli.groups import Group
+from postroom.cli.groups import Group, number_option
 from postroom.client import (
     Message,
     MessageFilter,
@@ -47,23 +47,17 @@ UNIQUE_ID: Final = _UniqueIdType()
 
 uid_option = click.option("--uid", type=UNIQUE_ID, help="The unique id of the message.")
 needed_uid_option = click.option("--uid", type=UNIQUE_ID, required=True, help="The unique id of the message.")
-confirm_option = click.option(
-    "--confirm-id",
-    default=0,
-    type=click.IntRange(0),
-    metavar="N",
-    help="Hold under this id until confirmed; 0: don't.",
+confirm_option = number_option(
+    "--confirm-id", default=0, least=0, help="Hold under this id until confirmed; 0: don't."
 )
-lock_option = click.option("--lock-id", type=click.IntRange(1), metavar="N", help="Of a browse with lock.")
+lock_option = number_option("--lock-id", help="Of a browse with lock.")
 
 
 def filter_options(command: Command) -> Command:
     """What a message must be like."""
     for name, what in (("correlation-id", "correlation id"), ("message-id", "message id")):
         command = click.option(f"--{name}", metavar="ID", help=f"Its {what}.")(command)
-    command = click.option("--priority", type=click.IntRange(0, 9), metavar="N", help="Its priority.")(
-        command
-    )
+    command = number_option("--priority", least=0, most=9, help="Its priority.")(command)
     return lock_option(uid_option(command))
 
 
@@ -74,10 +68,12 @@ def _filter(
     priority: int | None,
     lock_id: int | None,
 ) -> MessageFilter:
-    ids: list[Any] = [None if each is None else id_value(each) for each in (message_id, correlation_id)]
-    return MessageFilter(
-        unique_id=uid, message_id=ids[0], correlation_id=ids[1], priority=priority, lock_id=lock_id
-    )
+    ids = {"message_id": _id(message_id), "correlation_id": _id(correlation_id)}
+    return MessageFilter(unique_id=uid, priority=priority, lock_id=lock_id, **ids)
+
+
+def _id(text: str | None) -> Any:
+    return None if text is None else id_value(text)
 
 
 @contextmanager
@@ -127,9 +123,7 @@ def store() -> None:
 @uid_option
 @click.option("--message-id", metavar="ID", help="Its message id.")
 @click.option("--correlation-id", metavar="ID", help="Its correlation id.")
-@click.option(
-    "--priority", default=4, type=click.IntRange(0, 9), metavar="N", show_default=True, help="Its priority."
-)
+@number_option("--priority", least=0, most=9, default=4, show_default=True, help="Its priority.")
 @confirm_option
 @click.option("--resend", is_flag=True, help="The answer to an earlier put was lost: replace that copy.")
 @url_option
@@ -147,8 +141,8 @@ def put(
     as_json: bool,
 ) -> None:
     """Put a message with BODY on QUEUE (putMessage) and print its unique id."""
-    ids: list[Any] = [None if each is None else id_value(each) for each in (message_id, correlation_id)]
-    message = Message(body, message_id=ids[0], correlation_id=ids[1], priority=priority)
+    ids = {"message_id": _id(message_id), "correlation_id": _id(correlation_id)}
+    message = Message(body, priority=priority, **ids)
     with _store(url, queue) as messages:
         given = messages.put(message, confirm_id=confirm_id, unique_id=uid, resend=resend)
     text = f"{given.origin}:{given.time}"
@@ -171,13 +165,8 @@ def get(queue: str, confirm_id: int, url: str, as_json: bool, **wanted: Any) -> 
 @click.argument("queue")
 @filter_options
 @confirm_option
-@click.option(
-    "--timeout-s",
-    default=60.0,
-    show_default=True,
-    type=click.FloatRange(0),
-    metavar="N",
-    help="Wait so long at most.",
+@number_option(
+    "--timeout-s", default=60.0, show_default=True, least=0, fractions=True, help="Wait so long at most."
 )
 @url_option
 @json_option
@@ -204,9 +193,7 @@ def browse(queue: str, just_uid: bool, url: str, as_json: bool, **wanted: Any) -
 @click.argument("queue")
 @filter_options
 @confirm_option
-@click.option(
-    "--lease-s", default=0.0, type=click.FloatRange(0), metavar="N", help="Unlock by itself after so long."
-)
+@number_option("--lease-s", default=0.0, least=0, fractions=True, help="Unlock by itself after so long.")
 @url_option
 @json_option
 def lock(queue: str, confirm_id: int, lease_s: float, url: str, as_json: bool, **wanted: Any) -> None:
@@ -221,7 +208,7 @@ def lock(queue: str, confirm_id: int, lease_s: float, url: str, as_json: bool, *
 
 @store.command("unlock")
 @click.argument("queue")
-@click.option("--lock-id", required=True, type=click.IntRange(1), metavar="N", help="What `lock` printed.")
+@number_option("--lock-id", required=True, help="What `lock` printed.")
 @uid_option
 @url_option
 @json_option
@@ -233,9 +220,7 @@ def unlock(queue: str, lock_id: int, uid: UniqueId | None, url: str, as_json: bo
 
 @store.command("confirm")
 @click.argument("queue")
-@click.option(
-    "--confirm-id", required=True, type=click.IntRange(0), metavar="N", help="As in the put or get."
-)
+@number_option("--confirm-id", required=True, least=0, help="As in the put or get.")
 @click.option("--put", "of_put", type=UNIQUE_ID, help="Only this put (confirmPutMessage).")
 @click.option("--get", "of_get", type=UNIQUE_ID, help="Only this get (confirmGetMessage).")
 @url_option
@@ -259,9 +244,7 @@ def confirm(
 
 @store.command("undo")
 @click.argument("queue")
-@click.option(
-    "--confirm-id", required=True, type=click.IntRange(1), metavar="N", help="As in the put or get."
-)
+@number_option("--confirm-id", required=True, help="As in the put or get.")
 @url_option
 @json_option
 def undo(queue: str, confirm_id: int, url: str, as_json: bool) -> None:

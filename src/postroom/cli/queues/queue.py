@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, url_option
-from postroom.cli.common.definitions import add_alter, add_create, add_delete, add_list_with_dynamic
+from postroom.cli.common.definitions import add_alter, add_create, add_delete, add_list
 from postroom.cli.common.descriptions import show_command
 from postroom.cli.common.switches import add_switches
 from postroom.cli.groups import Group
@@ -29,7 +29,7 @@ def queue() -> None:
     """Queues of a running broker."""
 
 
-add_list_with_dynamic(queue, QUEUE_TYPE, "queues", LISTED, "Each dynamic queue of clients, too.")
+add_list(queue, QUEUE_TYPE, LISTED, "queues", "Each dynamic queue of clients, too.")
 add_create(
     queue,
     QUEUE_TYPE,

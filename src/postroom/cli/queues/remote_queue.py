@@ -47,7 +47,7 @@ add_list(
     remote_queue,
     REMOTE_QUEUE_TYPE,
     LISTED,
-    "List the remote queues, or those whose name begins with PREFIX.",
+    "remote queues",
 )
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from postroom.cli.common.definitions import add_alter, add_create, add_delete, add_list_with_dynamic
+from postroom.cli.common.definitions import add_alter, add_create, add_delete, add_list
 from postroom.cli.common.switches import add_switches
 from postroom.cli.groups import Group
 from postroom.model.entity_types import TOPIC_TYPE
@@ -25,7 +25,7 @@ def topic() -> None:
     """Topics of a running broker."""
 
 
-add_list_with_dynamic(topic, TOPIC_TYPE, "topics", LISTED, "Each temporary topic of clients, too.")
+add_list(topic, TOPIC_TYPE, LISTED, "topics", "Each temporary topic of clients, too.")
 add_create(
     topic,
     TOPIC_TYPE,

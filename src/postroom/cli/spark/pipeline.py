@@ -108,9 +108,7 @@ def _stopping(request_stop: Callable[[], None]) -> Iterator[None]:
 )
 @personal_option
 @hash_key_option
-@click.option(
-    "--metrics-port", type=click.IntRange(1, 65535), metavar="N", help="Serve Prometheus metrics here."
-)
+@number_option("--metrics-port", most=65535, help="Serve Prometheus metrics here.")
 @click.option(
     "--metrics-address",
     default=LOOPBACK,

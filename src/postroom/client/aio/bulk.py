@@ -12,12 +12,11 @@ from typing import Final
 
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.session import Session as EngineSession
-from postroom.amqp.extensions import MANAGEMENT_ADDRESS
 from postroom.amqp.frames.outcomes import TransactionalState
 from postroom.amqp.frames.performatives import SND_SETTLED
 from postroom.amqp.frames.termini import Source, Target
 from postroom.client.aio.connection import Connection
-from postroom.client.aio.management_client import ManagementClient
+from postroom.client.aio.management_client import ManagementClient, requests_in
 from postroom.client.aio.session import Session
 from postroom.client.connection.link import Attachment, sending_properties
 from postroom.client.connection.provider import Channel
@@ -119,7 +118,4 @@ async def open_bulk_session(connection: Connection) -> BulkSession:
     timeout_s = connection._request_timeout_s
     channel = await connection._provider.begin(timeout_s)
     plain = Session(channel, AcknowledgeMode.AUTO, connection._shared)
-    requests = ManagementClient(
-        await plain.create_producer(MANAGEMENT_ADDRESS), await plain.create_reply_consumer(), timeout_s
-    )
-    return BulkSession(channel, requests, timeout_s)
+    return BulkSession(channel, await requests_in(plain, timeout_s), timeout_s)

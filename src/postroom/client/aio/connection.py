@@ -22,10 +22,9 @@ from types import TracebackType
 from typing import TypeVar
 
 from postroom import __version__
-from postroom.amqp.extensions import MANAGEMENT_ADDRESS
 from postroom.client.aio.closable import Closable, Opening
 from postroom.client.aio.consumer import MessageConsumer, QueueBrowser
-from postroom.client.aio.management_client import ManagementClient
+from postroom.client.aio.management_client import ManagementClient, requests_in
 from postroom.client.aio.message_store import MessageStore
 from postroom.client.aio.producer import MessageProducer
 from postroom.client.aio.replies import Requestor
@@ -279,12 +278,7 @@ class Connection(Closable):
         """A client of the broker's management node, in a session of its own until it is closed."""
         session = await self.create_session()
         try:
-            return ManagementClient(
-                await session.create_producer(MANAGEMENT_ADDRESS),
-                await session.create_reply_consumer(),
-                self._request_timeout_s,
-                session,
-            )
+            return await requests_in(session, self._request_timeout_s, ends=True)
         except BaseException:
             await session.close()
             raise

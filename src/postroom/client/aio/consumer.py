@@ -22,7 +22,7 @@ __all__ = ["MessageConsumer", "QueueBrowser"]
 T = TypeVar("T")
 
 
-class MessageConsumer:
+class MessageConsumer(Closable):
     """Receives messages from a queue or a subscription: ``async for message in consumer``. Made by
     :meth:`Connection.consumer`, :meth:`Session.create_consumer` and its likes.
 
@@ -33,9 +33,6 @@ class MessageConsumer:
     def __init__(self, deliveries: Deliveries) -> None:
         self._deliveries = deliveries
         self._has_session = False
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -131,7 +131,7 @@ class ConnectionFactory:
         """
         shared = SharedState(self._options, self._own.request_timeout_s)
         listener = Telling(shared, self._listener)
-        provider = Provider(self._url, self._connector(), self._own.request_timeout_s, listener)
+        provider = Provider(self._url, Connector(self._own, self._tls), self._own.request_timeout_s, listener)
         await provider.start()
         return Connection(provider, shared)
 
@@ -151,16 +151,6 @@ class ConnectionFactory:
         except BaseException:
             await connection.close()
             raise
-
-    def _connector(self) -> Connector:
-        return Connector(
-            client_id=self._own.client_id,
-            connect_timeout_s=self._own.connect_timeout_s,
-            idle_timeout_ms=self._own.idle_timeout_ms,
-            max_frame_size_bytes=self._own.max_frame_size_bytes,
-            tls=self._tls,
-            sasl_mechanisms=self._own.sasl_mechanisms,
-        )
 
 
 class JMSContext(Closable):

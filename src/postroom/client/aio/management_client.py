@@ -16,6 +16,7 @@ from postroom.amqp.extensions import MANAGEMENT_ADDRESS
 from postroom.client.aio.closable import Closable
 from postroom.client.aio.consumer import MessageConsumer
 from postroom.client.aio.producer import MessageProducer
+from postroom.client.aio.session import Session
 from postroom.client.connection.transport import within
 from postroom.client.durations import check_duration
 from postroom.client.exceptions import JMSTimeoutException
@@ -32,6 +33,13 @@ __all__ = ["ManagementClient"]
 QUERY_PAGE_ROWS: Final = 1_000
 
 
+async def requests_in(session: Session, timeout_s: float | None, ends: bool = False) -> ManagementClient:
+    """A client of the management node in ``session``, which with ``ends`` ends with it."""
+    producer = await session.create_producer(MANAGEMENT_ADDRESS)
+    replies = await session.create_reply_consumer()
+    return ManagementClient(producer, replies, timeout_s, session if ends else None)
+
+
 class ManagementClient(Closable):
     """Creates, reads, changes, deletes and lists what the broker has. Made by
     :meth:`Connection.create_management`.
@@ -45,7 +53,7 @@ class ManagementClient(Closable):
         producer: MessageProducer,
         replies: MessageConsumer,
         request_timeout_s: float | None,
-        session: Closable | None = None,
+        session: Session | None = None,
     ) -> None:
         """``session``: what ends with it; None where the session is somebody else's."""
         self._session = session

@@ -7,9 +7,9 @@ needs no trace. The words are those of X/Open XA and Jakarta Transactions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Protocol, TypeVar
 
@@ -265,9 +265,19 @@ class Transaction:
         finally:
             self._shared.live.discard(self._gtrid)
 
-    async def _end_all(self) -> None:
-        """Every branch is told that its work is done; one that refuses is the end of all."""
+    @asynccontextmanager
+    async def _or_rolled_back(self) -> AsyncIterator[None]:
+        """One that refuses is the end of all."""
         try:
+            yield
+        except BaseException as error:
+            await self._roll_back()
+            raise_rolled_back(error)
+            raise
+
+    async def _end_all(self) -> None:
+        """Every branch is told that its work is done."""
+        async with self._or_rolled_back():
             if self._status is TransactionStatus.MARKED_ROLLBACK:
                 raise TransactionRolledBackException("the transaction was marked for rollback only")
             for branch in self._branches:
@@ -275,25 +285,17 @@ class Transaction:
                 branch.is_ended = True
                 await branch.resource.end(branch.xid, XaFlag.TMSUCCESS)
                 self._notify(Step.ENDED, branch.name)
-        except BaseException as error:
-            await self._roll_back()
-            raise_rolled_back(error)
-            raise
 
     async def _prepare_all(self) -> list[Branch]:
-        """Those that have something to commit; one that refuses is the end of all."""
+        """Those that have something to commit."""
         self._status = TransactionStatus.PREPARING
         voted = []
-        try:
+        async with self._or_rolled_back():
             for branch in self._branches:
                 self._notify(Step.PREPARING, branch.name)
                 if await branch.resource.prepare(branch.xid) != XaCode.XA_RDONLY:
                     voted.append(branch)
                 self._notify(Step.PREPARED, branch.name)
-        except BaseException as error:
-            await self._roll_back()
-            raise_rolled_back(error)
-            raise
         self._status = TransactionStatus.PREPARED
         return voted
 

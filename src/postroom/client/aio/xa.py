@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from postroom.amqp.encoding.types import UInt
-from postroom.amqp.extensions import MANAGEMENT_ADDRESS, XA_CODE
-from postroom.client.aio.management_client import ManagementClient
+from postroom.amqp.extensions import XA_CODE
+from postroom.client.aio.management_client import ManagementClient, requests_in
 from postroom.client.aio.session import Session
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.receiver_link import Receiving
@@ -196,11 +196,7 @@ class XASession(Session):
     async def _attach(self) -> None:
         """Attach what the verbs need; raises as the broker refuses."""
         await self._work.attach()
-        self._requests = ManagementClient(
-            await self._plain.create_producer(MANAGEMENT_ADDRESS),
-            await self._plain.create_reply_consumer(),
-            self._request_timeout_s,
-        )
+        self._requests = await requests_in(self._plain, self._request_timeout_s)
         self._resource = XAResource(self._work, self._requests, self._broker)
 
     def _broker(self) -> str:

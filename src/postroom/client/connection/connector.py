@@ -11,7 +11,8 @@ from typing import Final
 
 from postroom.amqp.engine.options import ConnectionOptions
 from postroom.amqp.frames.sasl import ANONYMOUS
-from postroom.client.connection.sign_in import USER_MECHANISMS, ScramSignIn
+from postroom.client.connection.options import FactoryOptions
+from postroom.client.connection.sign_in import ScramSignIn
 from postroom.client.connection.transport import Transport
 from postroom.client.connection.url import BrokerUrl
 from postroom.client.exceptions import ConnectionLostException, JMSSecurityException, JMSTimeoutException
@@ -55,22 +56,16 @@ class TlsOptions:
         return self.key_password or ""
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Connector:
     """What all connections of one factory's connection have in common."""
 
-    client_id: str | None
-    """The application's own, that no other connection may have."""
-    connect_timeout_s: float | None
-    idle_timeout_ms: int
-    max_frame_size_bytes: int
-    tls: ssl.SSLContext | None = None
-    sasl_mechanisms: tuple[str, ...] = USER_MECHANISMS
-    """How a user signs in, best first."""
+    options: FactoryOptions
+    tls: ssl.SSLContext | None
     container_id: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.container_id = self.client_id or f"postroom-{uuid.uuid4()}"
+        self.container_id = self.options.client_id or f"postroom-{uuid.uuid4()}"
 
     async def connect(self, broker: BrokerUrl) -> Transport:
         """Connect, sign in and open.
@@ -78,16 +73,18 @@ class Connector:
         Raises ConnectionLostException, JMSSecurityException, InvalidClientIDException, JMSTimeoutException.
         """
         try:
-            async with asyncio.timeout(self.connect_timeout_s):
+            async with asyncio.timeout(self.options.connect_timeout_s):
                 return await self._open(broker)
         except TimeoutError:
-            raise JMSTimeoutException(f"no answer from {broker} within {self.connect_timeout_s} s") from None
+            raise JMSTimeoutException(
+                f"no answer from {broker} within {self.options.connect_timeout_s} s"
+            ) from None
 
     async def _open(self, broker: BrokerUrl) -> Transport:
         loop = asyncio.get_running_loop()
         try:
             _, transport = await loop.create_connection(
-                lambda: Transport(self._options(broker), self.client_id is not None),
+                lambda: Transport(self._options(broker), self.options.client_id is not None),
                 broker.host,
                 broker.port,
                 ssl=(self.tls or ssl.create_default_context()) if broker.tls else None,
@@ -110,10 +107,10 @@ class Connector:
             server=False,
             container_id=self.container_id,
             hostname=broker.host,
-            sasl_mechanisms=[ANONYMOUS] if broker.user is None else list(self.sasl_mechanisms),
+            sasl_mechanisms=[ANONYMOUS] if broker.user is None else list(self.options.sasl_mechanisms),
             username=broker.user or "",
             password=broker.password,
             sasl_client=None if broker.user is None else ScramSignIn(broker.user, broker.password),
-            idle_timeout_ms=self.idle_timeout_ms,
-            max_frame_size_bytes=self.max_frame_size_bytes,
+            idle_timeout_ms=self.options.idle_timeout_ms,
+            max_frame_size_bytes=self.options.max_frame_size_bytes,
         )

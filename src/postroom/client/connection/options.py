@@ -185,11 +185,13 @@ class FactoryOptions:
     """The arguments of a connection factory that a URL may say instead."""
 
     client_id: str | None
+    """The application's own, that no other connection may have."""
     connect_timeout_s: float | None
     request_timeout_s: float | None
     idle_timeout_ms: int
     max_frame_size_bytes: int
     sasl_mechanisms: tuple[str, ...] = USER_MECHANISMS
+    """How a user signs in, best first."""
 
     def __post_init__(self) -> None:
         for name in ("connect_timeout_s", "request_timeout_s"):

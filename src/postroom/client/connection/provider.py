@@ -112,7 +112,7 @@ class Provider(Waited):
     @property
     def has_client_id(self) -> bool:
         """Whether the application has chosen the container id."""
-        return self.connector.client_id is not None
+        return self.connector.options.client_id is not None
 
     def attachments(self) -> Iterator[LinkHandler]:
         """All links of the connection."""

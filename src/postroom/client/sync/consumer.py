@@ -13,12 +13,12 @@ from postroom.client.aio import consumer as aio
 from postroom.client.aio.consumer import T
 from postroom.client.messages.message import Message
 from postroom.client.sessions.connection_state import MessageCallback
-from postroom.client.sync.portal import Closable, Face
+from postroom.client.sync.portal import Closable
 
 __all__ = ["MessageConsumer", "QueueBrowser"]
 
 
-class MessageConsumer(Face):
+class MessageConsumer(Closable):
     """Receives messages from a queue or a subscription: ``for message in consumer``. Made by
     :meth:`Connection.consumer`, :meth:`Session.create_consumer` and its likes.
 
@@ -27,9 +27,6 @@ class MessageConsumer(Face):
     """
 
     _inner: aio.MessageConsumer
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
