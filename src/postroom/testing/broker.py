@@ -108,7 +108,7 @@ class QueueView:
             return wanted.items() <= self._queue(run).statistics.snapshot().items()
 
         try:
-            self._broker._wait_until(reached, timeout_s)
+            self._broker._run_job(lambda run: run.until(lambda: reached(run)), timeout_s)
         except BrokerFailed:
             found = self.statistics
             differing = (name for name, value in wanted.items() if found[name] != value)
@@ -372,9 +372,6 @@ class Broker:
             return question(run)
 
         return self._run_job(answer)
-
-    def _wait_until(self, condition: Callable[[Run], bool], limit_s: float) -> None:
-        self._run_job(lambda run: run.until(lambda: condition(run)), limit_s)
 
     def _find(self, run: Run, name: str) -> Queue:
         queue = run.broker.manager.queues.get(name)

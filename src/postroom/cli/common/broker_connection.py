@@ -134,7 +134,7 @@ def connected(url: str, name: str = "") -> Iterator[Connection]:
 
 def why_not_connected(error: JMSException, brokers: tuple[BrokerUrl, ...]) -> str:
     """One line. ``error`` is what the client raised instead of connecting to one of ``brokers``."""
-    places = " or ".join(_place(each) for each in brokers)
+    places = " or ".join(str(each).partition("://")[2] for each in brokers)
     cause = error.__cause__
     if isinstance(cause, OSError) and _is_refused(cause):
         return f"no broker listens on {places}: start one with `postroom serve`, or name another with --url"
@@ -170,16 +170,9 @@ def _of_one(error: JMSException, broker: BrokerUrl, place: str) -> str:
 
 def _of_sign_in(error: JMSException, broker: BrokerUrl, place: str) -> str:
     if broker.user is None:
-        return f"the broker on {place} wants a user and a password: say --url {_with_user(broker, 'USER')}"
+        url = str(broker).replace("://", "://USER:PASSWORD@")
+        return f"the broker on {place} wants a user and a password: say --url {url}"
     return f"the broker on {place} doesn't know the user {broker.user!r} with this password ({error})"
-
-
-def _with_user(broker: BrokerUrl, user: str) -> str:
-    return str(broker).replace("://", f"://{user}:PASSWORD@")
-
-
-def _place(broker: BrokerUrl) -> str:
-    return str(broker).partition("://")[2]
 
 
 def _is_refused(error: OSError) -> bool:

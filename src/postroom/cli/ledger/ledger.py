@@ -7,7 +7,6 @@ damage.
 import json
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +20,7 @@ from postroom.cli.groups import Group, number_option
 from postroom.cli.ledger.lease import lease
 from postroom.cli.ledger.places import export_command, upload_command
 from postroom.ledger.reading.dump import Filter, Line, dump, iso
-from postroom.ledger.reading.message_log import LogRecord, MessageLog
+from postroom.ledger.reading.message_log import MessageLog
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.reading.stats import LedgerStats, stats
 from postroom.ledger.verification.acceptance import accept
@@ -162,15 +161,10 @@ def dump_command(
     undecided: bool,
 ) -> None:
     """Every event, one a line."""
-    show: Callable[[Line], str] = _json_line if as_json else _text_line
     wanted = Filter(first, last, queue, None if serial is None else frozenset([serial]))
     with one_line_errors():
         for line in dump(folder, wanted, undecided):
-            click.echo(show(line))
-
-
-def _json_line(line: Line) -> str:
-    return json.dumps(line, ensure_ascii=False)
+            click.echo(json.dumps(line, ensure_ascii=False) if as_json else _text_line(line))
 
 
 def _text_line(line: Line) -> str:
@@ -202,12 +196,8 @@ def log_command(folder: Path, as_json: bool, names: tuple[str, ...], first: int 
         while True:
             reader = LedgerReader(folder)
             for record in log.records(reader, max(position, reader.first_position), reader.durable_through):
-                click.echo(_log_line(record, as_json))
+                click.echo(json.dumps(record.fields(), ensure_ascii=False) if as_json else record.text())
             position = reader.durable_through + 1
             if not follow:
                 return
             time.sleep(FOLLOW_S)
-
-
-def _log_line(record: LogRecord, as_json: bool) -> str:
-    return json.dumps(record.fields(), ensure_ascii=False) if as_json else record.text()

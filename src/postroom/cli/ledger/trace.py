@@ -62,10 +62,10 @@ def trace(
     wanted = serial or id_value(message_id, "MESSAGE-ID")
     shown = 0
     if folder is not None:
-        with one_line_errors():
+        with one_line_errors(TooManyMessages):
             history = FolderHistory(LedgerReader(folder, undecided))
             extent = Extent(history.first_position, history.durable_through)
-            for line in _of_files(history, serial or _id(wanted)):
+            for line in trace_in(history, serial or _id(wanted)):
                 shown += 1
                 _show(line, as_json)
     else:
@@ -93,13 +93,6 @@ def _nothing(message_id: str, serial: int, extent: Extent) -> str:
         return f"there is no message {serial} yet: the ledger ends at position {last}"
     what = f"no message {message_id} in the ledger, from position {first} to {last}"
     return what + ("; retention has dropped the history before" if first > 1 else "")
-
-
-def _of_files(history: FolderHistory, wanted: MessageId | int) -> Iterator[Line]:
-    try:
-        yield from trace_in(history, wanted)
-    except TooManyMessages as error:
-        raise click.ClickException(str(error)) from error
 
 
 class RemoteTrace:

@@ -26,12 +26,8 @@ from postroom.cli.common.spark_session import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from postroom.spark.audit.result import AuditResult
-
 SHORT_RECORDS: Final = 500_000
 """Up to so many records, Spark is set to start fast rather than to run fast."""
-
-Print = Callable[[str], None]
 
 
 @click.command("audit")
@@ -73,29 +69,24 @@ def audit(
         raise click.UsageError("give the ledgers (--data, again for each) or the tables (--tables)")
     with spark_errors():
         from postroom.spark.audit.command import AuditOptions, run_audit
+        from postroom.spark.audit.show import show
 
         ledgers, root = tuple(map(absolute, data)), absolute(tables) if tables else None
         options = AuditOptions(ledgers, root, table_format, elsewhere, out, token)
-        result = run_audit(options, lambda records: _session(cores, records), _progress_printer())
-    _show(result, as_json, every)
-    sys.exit(int(result.exit_code))
 
+        def session(records: int) -> AbstractContextManager["SparkSession"]:
+            """It says nothing itself: what fails is said in one line."""
+            return spark_session("postroom audit", cores, records < SHORT_RECORDS, "OFF")
 
-def _show(result: "AuditResult", as_json: bool, every: bool) -> None:
-    from postroom.spark.audit.show import show
-
+        result = run_audit(options, session, _progress_printer())
     if as_json:
         click.echo(json.dumps(result.to_json(), indent=2))
     else:
         show(result, every=every)
+    sys.exit(int(result.exit_code))
 
 
-def _session(cores: int, records: int) -> AbstractContextManager["SparkSession"]:
-    """A session that says nothing itself: what fails is said in one line."""
-    return spark_session("postroom audit", cores, records < SHORT_RECORDS, "OFF")
-
-
-def _progress_printer() -> Print:
+def _progress_printer() -> Callable[[str], None]:
     """Progress for people, on standard error: what was done and how long after the start."""
     start = time.monotonic()
     return lambda words: click.echo(f"[{time.monotonic() - start:6.1f} s] {words}", err=True)

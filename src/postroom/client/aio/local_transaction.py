@@ -277,7 +277,10 @@ class TransactionContext:
         """
         txn_id = self._txn_id
         if txn_id is None or not self._participants:
-            await self._leave_doubt()
+            if any(receiving.is_current(incoming) for receiving, incoming in self._dropped):
+                await self._start_over()  # what was received while in doubt goes back
+            else:
+                self._forget_work()
             return
         self._txn_id = None
         for receiving in self._open_receivings():
@@ -292,13 +295,6 @@ class TransactionContext:
             pass  # the broker knows no such transaction any more: it is rolled back
         finally:
             self._give_back()
-
-    async def _leave_doubt(self) -> None:
-        """What was received while in doubt, if anything, goes back; the rest is the broker's business."""
-        if any(receiving.is_current(incoming) for receiving, incoming in self._dropped):
-            await self._start_over()
-        else:
-            self._forget_work()
 
     async def _start_over(self) -> None:
         """The broker has rolled back. What it had sent ahead goes back before it sends again, so that what

@@ -84,7 +84,9 @@ class ManagementClient(Closable):
         check_duration("patience_s", patience_s)
         number = f"{next(self._numbers)}"
         async with self._one_at_a_time:
-            await self._online()
+            # After a break the queue of replies has another name: wait until it is known.
+            online = self._producer._sending.provider.online()
+            await within(online, self._request_timeout_s, f"request to {MANAGEMENT_ADDRESS}")
             reply_to = self._replies.address
             await self._producer.send(
                 Message(body, properties=headers, message_id=number, reply_to=reply_to, durable=False)
@@ -92,11 +94,6 @@ class ManagementClient(Closable):
             reply = reply_from_message(await self._reply_to(number, patience_s))
         raise_unless_ok(reply, f"{operation} {kind or ''} {name or ''}".strip())
         return reply
-
-    async def _online(self) -> None:
-        """After a break the queue of replies has another name: wait until it is known."""
-        provider = self._producer._sending.provider
-        await within(provider.online(), self._request_timeout_s, f"request to {MANAGEMENT_ADDRESS}")
 
     async def _reply_to(self, number: str, patience_s: float) -> Message:
         """The answer to request ``number``; answers to requests given up before are passed over."""

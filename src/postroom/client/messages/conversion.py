@@ -18,7 +18,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Concatenate, Final, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from postroom.amqp.encoding.types import (
     MAX_LONG,
@@ -213,23 +213,22 @@ def in_range(value: int, kind: JmsType, what: str) -> int:
     return value
 
 
-def _number(kind: JmsType, make: Callable[[int], object]) -> Callable[[object, str], object]:
+Writer = Callable[[object, str], object]
+
+
+def _writer(kinds: tuple[type, ...], rule: str, make: Callable[[Any, str], object]) -> Writer:
+    """Makes the value for the wire of one that is of ``kinds``; ``rule`` says so in errors."""
+
     def write(value: object, what: str) -> object:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise MessageFormatException(f"{what}: a {kind.value} is an int, not {type(value).__name__}")
-        return make(in_range(value, kind, what))
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise MessageFormatException(f"{what}: {rule}, not {type(value).__name__}")
+        return make(value, what)
 
     return write
 
 
-def _write_float(value: object, what: str) -> object:
-    return Float32(_write_double(value, what))
-
-
-def _write_double(value: object, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise MessageFormatException(f"{what}: a float is a number, not {type(value).__name__}")
-    return float(value)
+def _whole(kind: JmsType, make: Callable[[int], object]) -> Writer:
+    return _writer((int,), f"a {kind.value} is an int", lambda value, what: make(in_range(value, kind, what)))
 
 
 def _write_char(value: object, what: str) -> object:
@@ -238,35 +237,19 @@ def _write_char(value: object, what: str) -> object:
     return Char(value)
 
 
-def _write_boolean(value: object, what: str) -> object:
-    if not isinstance(value, bool):
-        raise MessageFormatException(f"{what}: a boolean is True or False, not {type(value).__name__}")
-    return value
-
-
-def _write_string(value: object, what: str) -> object:
-    if value is not None and not isinstance(value, str):
-        raise MessageFormatException(f"{what}: a string is a str or None, not {type(value).__name__}")
-    return value
-
-
-def _write_bytes(value: object, what: str) -> object:
-    if value is not None and not isinstance(value, bytes | bytearray | memoryview):
-        raise MessageFormatException(f"{what}: bytes are needed, not {type(value).__name__}")
-    return None if value is None else bytes(value)
-
-
-_WRITERS: Final[dict[JmsType, Callable[[object, str], object]]] = {
-    JmsType.BOOLEAN: _write_boolean,
-    JmsType.BYTE: _number(JmsType.BYTE, Byte),
-    JmsType.SHORT: _number(JmsType.SHORT, Short),
-    JmsType.INT: _number(JmsType.INT, Int),
-    JmsType.LONG: _number(JmsType.LONG, int),
-    JmsType.FLOAT: _write_float,
-    JmsType.DOUBLE: _write_double,
+_FRACTION: Final = ((int, float), "a float is a number")
+_BYTES: Final = ((bytes, bytearray, memoryview, type(None)), "bytes are needed")
+_WRITERS: Final[dict[JmsType, Writer]] = {
+    JmsType.BOOLEAN: _writer((bool,), "a boolean is True or False", lambda value, what: value),
+    JmsType.BYTE: _whole(JmsType.BYTE, Byte),
+    JmsType.SHORT: _whole(JmsType.SHORT, Short),
+    JmsType.INT: _whole(JmsType.INT, Int),
+    JmsType.LONG: _whole(JmsType.LONG, int),
+    JmsType.FLOAT: _writer(*_FRACTION, lambda value, what: Float32(float(value))),
+    JmsType.DOUBLE: _writer(*_FRACTION, lambda value, what: float(value)),
     JmsType.CHAR: _write_char,
-    JmsType.STRING: _write_string,
-    JmsType.BYTES: _write_bytes,
+    JmsType.STRING: _writer((str, type(None)), "a string is a str or None", lambda value, what: value),
+    JmsType.BYTES: _writer(*_BYTES, lambda value, what: None if value is None else bytes(value)),
 }
 
 

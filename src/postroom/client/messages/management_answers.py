@@ -50,17 +50,14 @@ def raise_unless_ok(reply: ManagementReply, what: str) -> None:
     if reply.status_code < FIRST_ERROR_CODE:
         return
     if reply.condition is not None:
-        failure = from_error(Error(reply.condition, reply.description, _info_of(reply)), what)
+        # What the body of a refusal says, as the info of an AMQP error would.
+        info: dict[object, object] = dict(reply.body) if isinstance(reply.body, dict) else {}
+        failure = from_error(Error(reply.condition, reply.description, info), what)
         if type(failure) is not JMSException:
             raise failure
     raise ManagementException(
         f"{what}: {reply.description}", reply.condition, reply.status_code, reply.attributes()
     )
-
-
-def _info_of(reply: ManagementReply) -> dict[object, object]:
-    """What the body of a refusal says, as the info of an AMQP error would."""
-    return dict(reply.body) if isinstance(reply.body, dict) else {}
 
 
 def rows_of_query(reply: ManagementReply) -> list[dict[str, object]]:
