@@ -30,7 +30,7 @@ COMMANDS: Final = {
     "serve": _Command("broker.serve", "Run a broker until it is told to stop (SIGTERM, Ctrl-C)."),
     "queue": _Command("queues.queue", "Queues of a running broker."),
     "topic": _Command("queues.topic", "Topics of a running broker."),
-    "subscription": _Command("queues.subscription", "Subscriptions to topics of a running broker."),
+    "subscription": _Command("queues.topic", "Subscriptions to topics of a running broker."),
     "remote-queue": _Command("queues.remote_queue", "Remote queues and aliases of a running broker."),
     "quota": _Command("queues.quota", "Quotas of a running broker."),
     "channel": _Command("broker.channel", "Channels of a running broker to other queue managers."),

@@ -1,13 +1,16 @@
-"""`postroom topic`: list, create, alter and delete the topics of a running broker."""
+"""`postroom topic` and `postroom subscription`: list, create, show, alter and delete those of a broker."""
 
 from typing import Final
 
 import click
 
+from postroom.cli.common.broker_connection import connected, json_option, url_option
 from postroom.cli.common.definitions import add_alter, add_create, add_delete, add_list
+from postroom.cli.common.descriptions import show_command
 from postroom.cli.common.switches import add_switches
+from postroom.cli.common.tables import by_name, show_list
 from postroom.cli.groups import Group
-from postroom.model.entity_types import TOPIC_TYPE
+from postroom.model.entity_types import SUBSCRIPTION_TYPE, TOPIC_TYPE
 
 LISTED: Final = (
     ("name", "topic"),
@@ -18,6 +21,16 @@ LISTED: Final = (
     ("messages_unrouted", "to nobody"),
 )
 """Attributes that the table shows, and the head of each column."""
+
+
+SUBSCRIPTIONS_LISTED: Final = (
+    ("name", "subscription"),
+    ("durable", "durable"),
+    ("shared", "shared"),
+    ("messages_current", "current"),
+    ("messages_pending", "pending"),
+    ("consumers", "consumers"),
+)
 
 
 @click.group(cls=Group)
@@ -44,3 +57,39 @@ add_delete(
 
 
 add_switches(topic, TOPIC_TYPE, "topic and its subscriptions")
+
+
+@click.group(cls=Group)
+def subscription() -> None:
+    """Subscriptions to topics of a running broker."""
+
+
+add_alter(
+    subscription,
+    SUBSCRIPTION_TYPE,
+    "Change settings of the subscription NAME (TOPIC::CLIENT/NAME, as listed), at once.",
+)
+add_delete(
+    subscription,
+    SUBSCRIPTION_TYPE,
+    "Delete the subscription NAME (TOPIC::CLIENT/NAME, as listed) and the messages on it.",
+    force="Also if somebody consumes from it, or transactions have messages of it, which are rolled back.",
+)
+
+
+add_switches(subscription, SUBSCRIPTION_TYPE, "subscription")
+
+
+subscription.add_command(show_command(SUBSCRIPTION_TYPE, "subscription"))
+
+
+@subscription.command("list")
+@click.argument("topic", default="")
+@url_option
+@json_option
+def list_subscriptions(topic: str, url: str, as_json: bool) -> None:
+    """List the subscriptions, or those to TOPIC (a topic's name, or a pattern as it was subscribed to)."""
+    with connected(url) as connection:
+        found = connection.create_management().query(SUBSCRIPTION_TYPE)
+    wanted = [each for each in found if topic in ("", each["topic"])]
+    show_list(by_name(wanted), SUBSCRIPTIONS_LISTED, as_json)
