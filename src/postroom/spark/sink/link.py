@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from postroom.client.aio.bulk import BulkSession, open_bulk_session
 from postroom.client.aio import Connection, ConnectionFactory
+from postroom.client.aio.bulk import BulkSession, open_bulk_session
 from postroom.client.connection.transport import within
 from postroom.client.exceptions import (
     ConnectionLostException,
