@@ -188,21 +188,21 @@ class Generator:
         bases = [name for name in map(ast.unparse, node.bases) if name in self.homes or name == PROTOCOL]
         if not bases and node.name != FACTORY:
             bases = ["Driven" if self.is_driven else "Face"]
-        if PROTOCOL not in bases:
+        if not set(bases) <= {*WRITTEN, PROTOCOL}:
+            methods.insert(0, f"    _inner: aio.{node.name}\n")
+        elif node.name in MADE:
             methods.insert(0, self.init(node))
+        bases = [f"{base}[aio.{node.name}]" if base in WRITTEN else base for base in bases]
         head = f"class {node.name}({', '.join(bases)}):" if bases else f"class {node.name}:"
         return f"{head}\n{docstring(node, 4)}\n" + "\n".join(methods)
 
     def init(self, node: ast.ClassDef) -> str:
-        """Those that others make get the twin; those that applications make, make it."""
-        inner = f"    _inner: aio.{node.name}\n"
-        if node.name not in MADE:
-            return inner
+        """Those that applications make, make the twin."""
         original = next(item for item in methods_of(node) if item.name == "__init__")
         made = f"aio.{node.name}({call_arguments(original)})"
         if node.name == MANAGER:
             made = f"waiting_here({made})"
-        return f"{inner}\n{self.head(original)}\n        self._inner = {made}\n"
+        return f"{self.head(original)}\n        self._inner = {made}\n"
 
     def head(self, node: Method) -> str:
         """The ``def`` line, with the same arguments."""
@@ -295,8 +295,8 @@ def closing(owner: str) -> list[str]:
     """``close`` of a connection ends its thread; after that, closing anything again does nothing."""
     if owner in CLOSES:
         ending = [f"    if self._inner.{CLOSES[owner]}:", "        self._portal.stop()"]
-        return ["try:", "    self._close()", "finally:", *ending]
-    return ["self._close()"]
+        return ["try:", "    super().close()", "finally:", *ending]
+    return ["super().close()"]
 
 
 def methods_of(node: ast.ClassDef) -> list[Method]:

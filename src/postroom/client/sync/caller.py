@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from postroom.client.aio.transaction import Waits
 from postroom.client.aio.transaction_manager import TransactionManager
 
 T = TypeVar("T")
+Inner = TypeVar("Inner")
 
 
 class Caller(Waits):
@@ -41,12 +42,12 @@ class Caller(Waits):
 CALLER: Final = Caller()
 
 
-class Driven:
+class Driven(Generic[Inner]):
     """Something of the blocking face that runs in the thread that calls: its asyncio twin."""
 
     _portal: Final = CALLER
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Inner) -> None:
         self._inner = inner
 
 

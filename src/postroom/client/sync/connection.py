@@ -42,15 +42,13 @@ class TransactedSession(Session):
             self._portal.call(self._inner.__aexit__(kind, error, trace))
 
 
-class Connection(Closable):
+class Connection(Closable[aio.Connection]):
     """A connection to a broker; leaving ``with`` closes it. Made by :func:`connect` and
     :class:`ConnectionFactory`.
 
     ``consumer``, ``producer``, ``browser``, ``requestor`` and ``transaction`` are the short way: what they
     open has a session to itself, which closes with it. ``create_session`` is JMS's.
     """
-
-    _inner: aio.Connection
 
     @property
     def client_id(self) -> str:
@@ -183,7 +181,7 @@ class Connection(Closable):
         messages. Raises IllegalStateException in a listener of this connection.
         """
         try:
-            self._close()
+            super().close()
         finally:
             if self._inner.is_closed:
                 self._portal.stop()

@@ -18,15 +18,13 @@ from postroom.client.sync.portal import Closable
 __all__ = ["MessageConsumer", "QueueBrowser"]
 
 
-class MessageConsumer(Closable):
+class MessageConsumer(Closable[aio.MessageConsumer]):
     """Receives messages from a queue or a subscription: ``for message in consumer``. Made by
     :meth:`Connection.consumer`, :meth:`Session.create_consumer` and its likes.
 
     The loop ends when the application closes the consumer, its session or its connection, be it from another
     task or thread; when the link is lost, it raises what ended it.
     """
-
-    _inner: aio.MessageConsumer
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -129,16 +127,14 @@ class MessageConsumer(Closable):
         ``with`` ends a consumer of :meth:`Connection.consumer` at the latest, and the session's
         ``close`` another one: such messages go back as failed attempts.
         """
-        self._close()
+        super().close()
 
 
-class QueueBrowser(Closable):
+class QueueBrowser(Closable[aio.QueueBrowser]):
     """Looks at the messages of a queue, in order: ``for message in browser``.
 
     Made by :meth:`Connection.browser` and :meth:`Session.create_browser`.
     """
-
-    _inner: aio.QueueBrowser
 
     @property
     def is_closed(self) -> bool:
@@ -153,4 +149,4 @@ class QueueBrowser(Closable):
 
     def close(self) -> None:
         """Close the browser; a loop over it ends."""
-        self._close()
+        super().close()

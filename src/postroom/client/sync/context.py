@@ -74,8 +74,6 @@ class ConnectionFactory:
     none.
     """
 
-    _inner: aio.ConnectionFactory
-
     def __init__(
         self,
         url: str = "amqp://127.0.0.1:5672",
@@ -118,12 +116,10 @@ class ConnectionFactory:
         return JMSContext(*Portal.open(lambda: self._inner.create_context(acknowledge_mode, recover=recover)))
 
 
-class JMSContext(Closable):
+class JMSContext(Closable[aio.JMSContext]):
     """A connection and one session on it. Made by :meth:`ConnectionFactory.create_context`; leaving
     ``with`` closes it, and with the last of its connection the connection.
     """
-
-    _inner: aio.JMSContext
 
     def create_context(
         self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, recover: RecoverMode | None = None
@@ -236,20 +232,18 @@ class JMSContext(Closable):
     def close(self) -> None:
         """Close the session, and the connection when no other context is open on it."""
         try:
-            self._close()
+            super().close()
         finally:
             if self._inner.is_connection_closed:
                 self._portal.stop()
 
 
-class JMSProducer(Face):
+class JMSProducer(Face[aio.JMSProducer]):
     """Sends to any destination; each ``set_…`` returns the producer, so that they make a chain. Made by
     :meth:`JMSContext.create_producer`.
 
     What is set counts for every message that is sent, whatever the message says.
     """
-
-    _inner: aio.JMSProducer
 
     def set_delivery_mode(self, mode: DeliveryMode) -> Self:
         """PERSISTENT or NON_PERSISTENT."""

@@ -14,15 +14,13 @@ from postroom.client.sync.portal import Closable
 __all__ = ["ManagementClient"]
 
 
-class ManagementClient(Closable):
+class ManagementClient(Closable[aio.ManagementClient]):
     """Creates, reads, changes, deletes and lists what the broker has. Made by
     :meth:`Connection.create_management`.
 
     Every method raises what the broker answers: ManagementException, or the exception that JMS has for its
     condition, such as InvalidDestinationException where there is no thing of that name.
     """
-
-    _inner: aio.ManagementClient
 
     def request(
         self,
@@ -71,4 +69,4 @@ class ManagementClient(Closable):
         """Close the links to the management node, and the session that was begun for them: a connection has
         only so many.
         """
-        self._close()
+        super().close()

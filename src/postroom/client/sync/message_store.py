@@ -20,15 +20,13 @@ from postroom.client.sync.portal import Closable
 __all__ = ["MessageListener", "MessageStore"]
 
 
-class MessageStore(Closable):
+class MessageStore(Closable[aio.MessageStore]):
     """The message store of one queue. Made by :meth:`Connection.create_message_store`.
 
     Every verb raises NoMatchingMessageException (Except_Q_NoMatchingMsg) where no message is in a state in
     which the caller may see it, InvalidDestinationException where the queue is gone, and what requests to the
     broker raise.
     """
-
-    _inner: aio.MessageStore
 
     @property
     def queue(self) -> str:
@@ -125,17 +123,15 @@ class MessageStore(Closable):
 
     def close(self) -> None:
         """Close the links to the broker; what is held stays held."""
-        self._close()
+        super().close()
 
 
-class MessageListener(Closable):
+class MessageListener(Closable[aio.MessageListener]):
     """Hears of messages without taking them: ``for event in listener``.
 
     Made by :meth:`MessageStore.create_listener`. A message that somebody takes before the listener is told
     gives no event.
     """
-
-    _inner: aio.MessageListener
 
     def __iter__(self) -> MessageListener:
         return self
@@ -149,4 +145,4 @@ class MessageListener(Closable):
 
     def close(self) -> None:
         """Hear no more."""
-        self._close()
+        super().close()

@@ -14,13 +14,16 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from postroom.amqp.frames.outcomes import DeliveryState
+from postroom.client.aio import closable as aio
 from postroom.client.exceptions import IllegalStateException
 from postroom.client.messages.base_message import DONE, Message, Receiver
 
 T = TypeVar("T")
+Inner = TypeVar("Inner")
+Closes = TypeVar("Closes", bound=aio.Closable)
 
 MAX_CALLBACK_THREADS: Final = 64
 """Listeners that can be called at a time; a session calls one."""
@@ -129,19 +132,15 @@ class Portal:
         self._callers.shutdown(wait=False)
 
 
-class Face:
+class Face(Generic[Inner]):
     """Something of the sync face: its asyncio twin, and the thread in which that is called."""
 
-    def __init__(self, portal: Portal, inner: Any) -> None:
+    def __init__(self, portal: Portal, inner: Inner) -> None:
         self._portal = portal
         self._inner = inner
 
-    def _close(self) -> None:
-        if self._portal.is_running:
-            self._portal.call(self._inner.close())
 
-
-class Closable(Face):
+class Closable(Face[Closes]):
     """Something that ``with`` closes at its end."""
 
     def __enter__(self) -> Self:
@@ -154,7 +153,8 @@ class Closable(Face):
 
     def close(self) -> None:
         """Close it; when it is closed already, do nothing."""
-        self._close()
+        if self._portal.is_running:
+            self._portal.call(self._inner.close())
 
 
 def outside(portal: Portal, receiver: Receiver) -> Receiver:

@@ -19,7 +19,7 @@ from postroom.model.xa import XaCode, XaFlag, Xid
 __all__ = ["PostgreSQLResource"]
 
 
-class PostgreSQLResource(Driven):
+class PostgreSQLResource(Driven[aio.PostgreSQLResource]):
     """The share of a psycopg connection in global transactions.
 
     Between ``start`` and ``end`` what is done over ``connection`` belongs to the branch; psycopg refuses
@@ -27,8 +27,6 @@ class PostgreSQLResource(Driven):
     at a time. PostgreSQL refuses to prepare what has used temporary tables, LISTEN or NOTIFY. ``name`` is
     what the decision log calls the database; None: after its system identifier, which a standby shares.
     """
-
-    _inner: aio.PostgreSQLResource
 
     def __init__(self, connection: Connection[Any], *, name: str | None = None) -> None:
         self._inner = aio.PostgreSQLResource(awaited(connection), name=name)

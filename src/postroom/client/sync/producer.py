@@ -16,15 +16,13 @@ from postroom.client.sync.portal import Closable
 __all__ = ["MessageProducer"]
 
 
-class MessageProducer(Closable):
+class MessageProducer(Closable[aio.MessageProducer]):
     """Sends messages to a queue or publishes them to a topic. Made by :meth:`Connection.producer`
     and :meth:`Session.create_producer`.
 
     Its properties count for messages that don't say otherwise (:mod:`postroom.client.messages.send_headers`).
     Setting one raises MessageFormatException for a value that no message can have.
     """
-
-    _inner: aio.MessageProducer
 
     @property
     def destination(self) -> Destination | None:
@@ -144,4 +142,4 @@ class MessageProducer(Closable):
         """Close the producer: the broker has read everything sent before, and completion listeners have been
         called. Raises IllegalStateException in one of those calls.
         """
-        self._close()
+        super().close()

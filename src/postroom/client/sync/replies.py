@@ -16,14 +16,12 @@ from postroom.client.sync.portal import Closable, Face
 __all__ = ["Requestor", "TemporaryDestination"]
 
 
-class TemporaryDestination(Face):
+class TemporaryDestination(Face[aio.TemporaryDestination]):
     """A queue or topic that the broker has made and named for this connection, and deletes with it.
 
     Leaving ``with`` deletes it. Everybody can send to it, only this connection can consume from it.
     Made by :meth:`Session.create_temporary_queue` and :meth:`Session.create_temporary_topic`.
     """
-
-    _inner: aio.TemporaryDestination
 
     def __enter__(self) -> Self:
         return self
@@ -55,15 +53,13 @@ class TemporaryDestination(Face):
         self._portal.call(self._inner.delete())
 
 
-class Requestor(Closable):
+class Requestor(Closable[aio.Requestor]):
     """Sends requests and waits for their replies: QueueRequestor and TopicRequestor of JMS. Made by
     :meth:`Connection.requestor` and :meth:`Session.create_requestor`.
 
     Who serves sends the reply to the request's ``reply_to``, a queue of the requestor's own, with the
     request's message id as correlation id (or the request's own correlation id, where it has one).
     """
-
-    _inner: aio.Requestor
 
     @property
     def is_closed(self) -> bool:
@@ -80,4 +76,4 @@ class Requestor(Closable):
 
     def close(self) -> None:
         """Close its links, and its queue of replies with them."""
-        self._close()
+        super().close()

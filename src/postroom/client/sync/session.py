@@ -16,12 +16,10 @@ from postroom.client.sync.replies import Requestor, TemporaryDestination
 __all__ = ["Session"]
 
 
-class Session(Closable):
+class Session(Closable[aio.Session]):
     """A session: the producers and consumers of one unit of work. Made by
     :meth:`Connection.create_session`; leaving ``with`` closes it.
     """
-
-    _inner: aio.Session
 
     @property
     def acknowledge_mode(self) -> AcknowledgeMode:
@@ -263,4 +261,4 @@ class Session(Closable):
         back as if it had never left. Listeners' calls under way are waited for; in one of them it raises
         IllegalStateException.
         """
-        self._close()
+        super().close()

@@ -47,7 +47,7 @@ class Resource(Protocol):
         """Nobody will ask any more how the branch was decided."""
 
 
-class Transaction(Driven):
+class Transaction(Driven[aio.Transaction]):
     """A transaction; leaving ``with`` commits it, leaving with an exception rolls it back.
 
     Made by :meth:`TransactionManager.transaction`. Leaving raises
@@ -58,8 +58,6 @@ class Transaction(Driven):
     * XAException, DecisionLogException: nobody here knows the outcome (`status` UNKNOWN); recovery decides
       what the log has, and a single resource has decided by itself.
     """
-
-    _inner: aio.Transaction
 
     @property
     def gtrid(self) -> bytes:

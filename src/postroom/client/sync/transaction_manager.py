@@ -29,7 +29,7 @@ from postroom.client.transactions.two_phase import Recovery
 __all__ = ["TransactionManager"]
 
 
-class TransactionManager(Driven):
+class TransactionManager(Driven[aio.TransactionManager]):
     """Makes transactions over any number of resource managers, and ends those that a crash has left open.
 
     ``folder`` holds its decision log; no other manager can use it meanwhile. Its transactions have ids that
@@ -37,8 +37,6 @@ class TransactionManager(Driven):
     another. ``max_unfinished`` bounds the transactions that wait for a recovery. ``on_step`` is called before
     and after each step of each transaction, with the name of the resource manager ("" for the log's).
     """
-
-    _inner: aio.TransactionManager
 
     def __init__(
         self, folder: str | Path, *, max_unfinished: int = DEFAULT_MAX_UNFINISHED, on_step: OnStep = pass_over

@@ -14,15 +14,13 @@ from postroom.model.xa import XaCode, XaFlag, Xid
 __all__ = ["XAResource", "XASession"]
 
 
-class XAResource(Face):
+class XAResource(Face[aio.XAResource]):
     """The broker as a resource manager: the verbs of X/Open XA, for one session. Made by
     :meth:`Connection.create_xa_session`.
 
     Every verb raises XAException. XAER_RMFAIL is for a broker that can't be reached: of a commit nobody knows
     then whether it has happened, and :meth:`recover`, from any session, tells.
     """
-
-    _inner: aio.XAResource
 
     @property
     def broker_container_id(self) -> str:
@@ -115,4 +113,4 @@ class XASession(Session):
         """Close the session with its producers and consumers. A branch that was not ended stays suspended;
         what is prepared waits for its decision.
         """
-        self._close()
+        super().close()
