@@ -107,7 +107,7 @@ class PropertiesField:
         return None if message is None else message._properties
 
     def __set__(self, message: Message, value: Mapping[str, object] | None) -> None:
-        message._properties = as_properties(value, read_only=False)
+        message.put_properties(as_properties(value, read_only=False))
 
 
 @dataclass
@@ -215,6 +215,10 @@ class Message(PropertyAccess):
         """As a message is when it is received, with these properties: they and the body can be read only."""
         self._body_is_read_only = True
         self._properties = as_properties(properties, read_only=True)
+
+    def put_properties(self, properties: MessageProperties) -> None:
+        """Have these properties."""
+        self._properties = properties
 
     def before_send(self) -> None:
         """A producer is about to read the body."""

@@ -302,8 +302,14 @@ def of_kind(method: Callable[Concatenate[M, K, P], R], kind: K, doc: str) -> Cal
     def accessor(message: M, /, *arguments: P.args, **named: P.kwargs) -> R:
         return method(message, kind, *arguments, **named)
 
-    owner, _, *others = inspect.signature(method).parameters.values()
-    parameters = [each.replace(annotation=inspect.Parameter.empty) for each in (owner, *others)]
+    whole = inspect.signature(method)
+    value = inspect.signature(kind.read).return_annotation if isinstance(kind, Kind) else None
+    annotations = {"V": value}  # what the type variable is for this kind
+    owner, _, *others = whole.parameters.values()
+    parameters = [
+        each.replace(annotation=annotations.get(each.annotation, each.annotation)) for each in others
+    ]
+    returns = annotations.get(whole.return_annotation, whole.return_annotation)
     accessor.__doc__ = doc
-    accessor.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # for `help`
+    accessor.__signature__ = inspect.Signature([owner, *parameters], return_annotation=returns)  # type: ignore[attr-defined]
     return accessor
