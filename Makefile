@@ -80,7 +80,6 @@ check: setup ## format, lint, types, layers, names, generated code
 	$(PY) -m ruff check src tests bench demo tools setup.py
 	$(PY) -m mypy
 	PYTHONPATH=src .venv/bin/lint-imports
-	PYTHONPATH=src .venv/bin/lint-imports --config tools/rooms.toml
 	PYTHONPATH=src $(PY) tools/async_to_sync.py --check
 	$(PY) -m tools.check_names
 

@@ -34,9 +34,10 @@ EDGE_FOLDERS = ("channel",)
 EDGE_SERVER = (
     *(f"channels/{name}" for name in ("agent_link", "foreign_receiving_link", "foreign_sending_link")),
     *(f"channels/{name}" for name in ("inbound_link", "receiving_link", "sending_link", "undeliverable")),
-    *(f"connection/{name}" for name in ("attach", "binding", "broker", "durable_effects", "registry")),
-    *(f"links/{name}" for name in ("bound_link", "delivery_headers", "dynamic_nodes", "incoming_link")),
-    *(f"links/{name}" for name in ("incoming_message", "outcomes", "outgoing_link", "terminus")),
+    *(f"connection/{name}" for name in ("attach", "binding", "broker", "durable_effects")),
+    *(f"kernel/{name}" for name in ("bound_link", "broker_state", "connection_state")),
+    *(f"links/{name}" for name in ("delivery_headers", "dynamic_nodes", "incoming_link", "incoming_message")),
+    *(f"links/{name}" for name in ("outcomes", "outgoing_link", "registry", "terminus")),
     *("links/transaction_coordinator", "management/links"),
 )
 

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, cast
 from xml.sax.saxutils import escape
@@ -23,7 +22,7 @@ ROOT: Final = Path(__file__).parent.parent
 PICTURE: Final = ROOT / "docs" / "_static" / "architecture.svg"
 LISTING: Final = ROOT / "docs" / "explanation" / "architecture-rooms.inc"
 SOURCE: Final = ROOT / "src"
-CONTRACTS: Final = (ROOT / "pyproject.toml", ROOT / "tools" / "rooms.toml")
+CONTRACTS: Final = ROOT / "pyproject.toml"
 HOUSE: Final = "postroom"
 
 Edge = tuple[str, str]
@@ -42,7 +41,7 @@ def graph() -> grimp.ImportGraph:
 def contracts() -> dict[str, tuple[tuple[str, ...], ...]]:
     """By package, its levels from the top down, as the contracts have them: names of what lies in it."""
     found = {}
-    for contract in chain.from_iterable(_contracts_in(file) for file in CONTRACTS if file.exists()):
+    for contract in _contracts_in(CONTRACTS):
         if contract["type"] == "layers":
             containers = [f"{container}." for container in contract.get("containers", [])] or [""]
             levels = [re.findall(r"[\w.]+", f"{level}") for level in contract["layers"]]

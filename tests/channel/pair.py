@@ -173,7 +173,7 @@ class World:
         busy = False
         for place in self.places.values():
             busy = place.turn() or busy
-            while place.broker.wanted:
+            while place.broker.channels.wanted:
                 self._open(place)
                 busy = True
         for wire in self.wires[:]:
@@ -205,7 +205,7 @@ class World:
         self.settle()
 
     def _open(self, place: Place) -> None:
-        outward = place.broker.wanted.pop(0)
+        outward = place.broker.channels.wanted.pop(0)
         partner = self.places.get(outward.host)
         if partner is None:
             outward.fail("nobody listens there", False, self.now_us)

@@ -158,7 +158,7 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
     ),
     "late-outcome-spoils-nothing": _found_by(
         "tests/server/links/test_detached_links.py",
-        "server/connection/binding.py",
+        "server/kernel/connection_state.py",
         "            self.broker.manager.spoil(transaction, what, now_us)\n",
         "            pass\n",
     ),

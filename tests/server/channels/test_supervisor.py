@@ -271,7 +271,7 @@ def test_stop_while_it_connects_gives_the_connection_up(world: Stations) -> None
     channel.start(world.now_us)
     broker = world.broker("A")
     broker.end_turn(world.now_us)
-    (outward,) = broker.wanted
+    (outward,) = broker.channels.wanted
     assert channel.state == ChannelState.INITIALIZING
     channel.stop(StopMode.QUIESCE, False, world.now_us)
     broker.end_turn(world.now_us)

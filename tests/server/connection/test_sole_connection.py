@@ -15,7 +15,8 @@ from postroom.amqp.frames.termini import EXPIRY_NEVER
 from postroom.amqp.message.sections import Data, Header, Message
 from postroom.server.configuration.config import ListenConfig
 from postroom.server.configuration.passwords import hash_password
-from postroom.server.connection.sole_connection import Policy, PolicyInvalid, policy_in_force, wanted_policy
+from postroom.server.connection.sole_connection import PolicyInvalid, policy_in_force, wanted_policy
+from postroom.server.kernel.connection_state import EnforcementPolicy
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer
 from tests.server.transaction_peer import Controller
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.sockets
 
 SOLE = "sole-connection-for-container"
 ENFORCEMENT = "sole-connection-enforcement-policy"
-REFUSE, CLOSE = Policy.REFUSE_CONNECTION, Policy.CLOSE_EXISTING
+REFUSE, CLOSE = EnforcementPolicy.REFUSE_CONNECTION, EnforcementPolicy.CLOSE_EXISTING
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def begin(peers: ExitStack, broker: BrokerThread, container: str, policy: object
     if policy is None:
         peer.engine.open()
     else:
-        properties = {Symbol(ENFORCEMENT): UInt(policy) if isinstance(policy, Policy) else policy}
+        properties = {Symbol(ENFORCEMENT): UInt(policy) if isinstance(policy, EnforcementPolicy) else policy}
         peer.engine.open(desired_capabilities=[SOLE], properties=properties)
     peer.pump(lambda: bool(peer.of(Opened)))
     return peer
@@ -79,7 +80,7 @@ def assert_displaced(peer: EnginePeer) -> None:
 
 @pytest.mark.parametrize("policy", [None, REFUSE, CLOSE])
 def test_the_answer_says_what_is_done(
-    policy: Policy | None, peers: ExitStack, broker: BrokerThread, queue: str
+    policy: EnforcementPolicy | None, peers: ExitStack, broker: BrokerThread, queue: str
 ) -> None:
     peer = let_in(peers, broker, queue, policy)
     reply = {key: value for key, value in answer(peer).items() if str(key).startswith("sole")}
@@ -132,12 +133,16 @@ CASES = {
     (CLOSE, REFUSE): CLOSE,
     (CLOSE, CLOSE): CLOSE,
 }
-"""Policy of the one that is there, and of the later one; what is done."""
+"""EnforcementPolicy of the one that is there, and of the later one; what is done."""
 
 
 @pytest.mark.parametrize(("there", "later"), CASES)
 def test_two_connections_of_one_container(
-    there: Policy | None, later: Policy | None, peers: ExitStack, broker: BrokerThread, queue: str
+    there: EnforcementPolicy | None,
+    later: EnforcementPolicy | None,
+    peers: ExitStack,
+    broker: BrokerThread,
+    queue: str,
 ) -> None:
     first = let_in(peers, broker, queue, there)
     second = begin(peers, broker, queue, later)
@@ -172,7 +177,7 @@ def test_all_that_are_there_are_closed(peers: ExitStack, broker: BrokerThread, q
 
 @pytest.mark.parametrize("policies", [(None, CLOSE), (CLOSE, None), (CLOSE, CLOSE)])
 def test_nobody_is_closed_for_another_user(
-    policies: tuple[Policy | None, Policy | None], peers: ExitStack, queue: str
+    policies: tuple[EnforcementPolicy | None, EnforcementPolicy | None], peers: ExitStack, queue: str
 ) -> None:
     assert policy_in_force([(None, "ann"), (None, "bob")], CLOSE, "ann") == REFUSE
     users = {name: hash_password(name) for name in ("ann", "bob")}

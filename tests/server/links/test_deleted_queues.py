@@ -56,7 +56,7 @@ def ended(peer: EnginePeer, link: Link, what: str) -> None:
 
 
 def links_of(broker: BrokerThread, name: str) -> int:
-    return broker.call(lambda b: b._links_of(name))
+    return broker.call(lambda b: b.links_of(name))
 
 
 def declare(peer: EnginePeer) -> tuple[SenderLink, bytes]:
@@ -174,7 +174,7 @@ def test_a_message_that_is_half_here_leaves_nothing(
     half = link.send(LARGE, b"1", False, more=True)
     peer.round_trip()
     manager.ask("DELETE", type=QUEUE, name=queue)
-    broker.wait_until(lambda b: b._links_of(queue) == 0)
+    broker.wait_until(lambda b: b.links_of(queue) == 0)
     link.append(half, b"", more=False)
     ended(peer, link, f"queue {queue!r}")
     assert broker.call(lambda b: list(b.connections)[-1].partial) == {}
@@ -196,7 +196,7 @@ def test_a_transaction_that_lost_a_message_by_it_is_rolled_back(
         half = link.send(LARGE, b"2", settled, state=TransactionalState(txn_id), more=True)
         peer.round_trip()
     manager.ask("DELETE", type=QUEUE, name=queue)
-    broker.wait_until(lambda b: b._links_of(queue) == 0)
+    broker.wait_until(lambda b: b.links_of(queue) == 0)
     if when == "half here":
         link.append(half, b"", more=False)
     else:
@@ -275,7 +275,7 @@ def test_our_producer_is_told(broker: BrokerThread, manager: Manager, queue: str
         producer = session.create_producer(queue)
         producer.send("x")
         manager.ask("DELETE", type=QUEUE, name=queue)
-        broker.wait_until(lambda b: b._links_of(queue) == 0)
+        broker.wait_until(lambda b: b.links_of(queue) == 0)
         with pytest.raises(InvalidDestinationException, match=f"queue '{queue}' has been deleted"):
             producer.send("y")
         session.create_producer(queue).send("z")

@@ -134,6 +134,6 @@ class Node:
 
     def take_wanted(self) -> list[Outward]:
         """Connections that its channels want."""
-        wanted = self.broker.wanted[:]
-        self.broker.wanted.clear()
+        wanted = self.broker.channels.wanted[:]
+        self.broker.channels.wanted.clear()
         return [outward for outward in wanted if not outward.over]

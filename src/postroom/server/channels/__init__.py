@@ -1,4 +1,4 @@
 """Message channel agents, to Postrooms and foreign brokers: their links, connections and supervision.
 
-May import ``links`` and ``configuration``.
+May import ``links``, ``kernel`` and ``configuration``.
 """

@@ -3,7 +3,7 @@ end that the channel is told of once.
 """
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from postroom.amqp import errors
 from postroom.amqp.encoding.composite import Error
@@ -14,11 +14,9 @@ from postroom.channel import wire
 from postroom.manager.kernel.errors import ManagerError
 from postroom.model.channel_states import ChannelEvent
 from postroom.server.channels.instance import ChannelInstance, LinkStatus, StopMode
-from postroom.server.links.bound_link import BoundLink
+from postroom.server.kernel.bound_link import BoundLink
+from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.logs import log
-
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
 
 LINK_NAME_PREFIX: Final = "postroom-channel:"
 """Before the channel's name: the name of the link."""
@@ -46,7 +44,7 @@ _PASSING: Final = frozenset(
 class AgentLink(BoundLink):
     """One end of a channel's link."""
 
-    def __init__(self, binding: "ConnectionBinding", link: Link, instance: ChannelInstance) -> None:
+    def __init__(self, binding: ConnectionState, link: Link, instance: ChannelInstance) -> None:
         super().__init__(binding, link)
         self.instance: Final = instance
         self.name: Final = instance.definition.name

@@ -10,7 +10,7 @@ A handler that can't be begun is told in the log and by the management node; nob
 import json
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final, cast
 
 from postroom.channel.rules.handler import Attempt, Handler, Left, Why
 from postroom.channel.rules.letter_fields import letter_of
@@ -30,10 +30,8 @@ from postroom.manager.queues.entry_lookup import serials_on
 from postroom.manager.queues.queue import Queue
 from postroom.model.names import full_address
 from postroom.server.configuration.dead_letter_handlers import Loaded
+from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.logs import log
-
-if TYPE_CHECKING:
-    from postroom.server.connection.broker import Broker
 
 CONDITION: Final = "postroom:dead-letter-rule"
 """In the detail of the event that ends a message by a rule."""
@@ -52,7 +50,7 @@ DONE: Final = {Action.DISCARD: "discarded", Action.RETRY: "retried", Action.FWD:
 class DeadLetterHandlers:
     """All of one broker."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: BrokerState) -> None:
         self._broker = broker
         self.refused: list[Loaded] = []
         """Those that couldn't be begun."""
@@ -82,7 +80,7 @@ class DeadLetterHandlers:
 class QueueHandler(Asker):
     """The handler of one queue; as an asker it is told what is new there."""
 
-    def __init__(self, broker: "Broker", queue: str, rules: str, table: RulesTable, now_us: int) -> None:
+    def __init__(self, broker: BrokerState, queue: str, rules: str, table: RulesTable, now_us: int) -> None:
         super().__init__()
         self.queue: Final = queue
         self.rules: Final = rules
@@ -263,3 +261,8 @@ def _detail(queue: str, attempt: Attempt, to: str) -> bytes:
     if rule.authority is Authority.CTX:
         detail["user"] = attempt.letter.user_id
     return json.dumps(detail, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def dead_letter_handlers_of(broker: BrokerState) -> DeadLetterHandlers:
+    """Those of a broker."""
+    return cast(DeadLetterHandlers, broker.state(DeadLetterHandlers))

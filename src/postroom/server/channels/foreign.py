@@ -1,23 +1,19 @@
 """Channels to and from foreign brokers begin: a link to an address of theirs, on a connection of ours."""
 
-from typing import TYPE_CHECKING
-
 from postroom.amqp.engine.link import Link
 from postroom.amqp.frames.performatives import SND_UNSETTLED, Source, Target
 from postroom.server.channels.agent_link import AgentLink
 from postroom.server.channels.foreign_receiving_link import ForeignReceivingLink
 from postroom.server.channels.foreign_sending_link import ForeignSendingLink
 from postroom.server.channels.instance import ChannelInstance
-
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
+from postroom.server.kernel.connection_state import ConnectionState
 
 CAPABILITIES = ["queue"]
 """What kind of node the address is, for brokers that would make another one of it."""
 
 
 def begin_foreign_sending(
-    binding: "ConnectionBinding", instance: ChannelInstance, now_us: int
+    binding: ConnectionState, instance: ChannelInstance, now_us: int
 ) -> ForeignSendingLink:
     """Attach a link that sends to the partner's address."""
     definition = instance.definition
@@ -32,7 +28,7 @@ def begin_foreign_sending(
 
 
 def begin_foreign_receiving(
-    binding: "ConnectionBinding", instance: ChannelInstance, now_us: int
+    binding: ConnectionState, instance: ChannelInstance, now_us: int
 ) -> ForeignReceivingLink:
     """Attach a link that receives from the partner's address."""
     definition = instance.definition
@@ -47,11 +43,11 @@ def begin_foreign_receiving(
     return bound
 
 
-def _link_name(binding: "ConnectionBinding", instance: ChannelInstance) -> str:
+def _link_name(binding: ConnectionState, instance: ChannelInstance) -> str:
     return f"postroom-channel:{binding.broker.config.container_id}:{instance.name}"
 
 
-def _bind(binding: "ConnectionBinding", link: Link, bound: AgentLink, now_us: int) -> None:
+def _bind(binding: ConnectionState, link: Link, bound: AgentLink, now_us: int) -> None:
     link.context = bound
     binding.links[link] = bound
     bound.attaching(now_us)

@@ -10,7 +10,7 @@ A message that can't be put goes through the steps of every channel. If that end
 out, the link is closed, so that the partner keeps what it has not had accepted.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import i64
 
@@ -33,9 +33,7 @@ from postroom.model.mq import Undelivered
 from postroom.server.channels.foreign_detach import how_it_ended
 from postroom.server.channels.inbound_link import Arrival, TakingLink
 from postroom.server.channels.instance import ChannelInstance, LinkStatus
-
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
+from postroom.server.kernel.connection_state import ConnectionState
 
 
 class BatchAnswer(Asker):
@@ -56,7 +54,7 @@ class BatchAnswer(Asker):
 class ForeignReceivingLink(TakingLink):
     """Between one `ReceiverLink` and a receiving end of the queue manager."""
 
-    def __init__(self, binding: "ConnectionBinding", link: ReceiverLink, instance: ChannelInstance) -> None:
+    def __init__(self, binding: ConnectionState, link: ReceiverLink, instance: ChannelInstance) -> None:
         super().__init__(binding, link, instance)
         self._definition: Final = instance.definition
         self.address = instance.definition.local_queue

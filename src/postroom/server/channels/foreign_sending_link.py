@@ -42,12 +42,12 @@ from postroom.server.channels.foreign_detach import how_it_ended
 from postroom.server.channels.instance import LinkStatus
 from postroom.server.channels.undeliverable import give_up, message_of
 from postroom.server.configuration.retry_exits import load
+from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.links.delivery_headers import changed_sections, header_of
 from postroom.server.logs import log
 
 if TYPE_CHECKING:
     from postroom.server.channels.instance import ChannelInstance
-    from postroom.server.connection.binding import ConnectionBinding
 
 AHEAD_BYTES: Final = 4 << 20
 """Messages taken from the transmission queue that have no outcome yet, at about their size: they are kept, to
@@ -98,7 +98,7 @@ class Sent:
 class ForeignSendingLink(AgentLink):
     """Between one `SenderLink` and the consumer of a transmission queue."""
 
-    def __init__(self, binding: "ConnectionBinding", link: SenderLink, instance: "ChannelInstance") -> None:
+    def __init__(self, binding: ConnectionState, link: SenderLink, instance: "ChannelInstance") -> None:
         super().__init__(binding, link, instance)
         self.link: Final = link
         self.address = instance.definition.transmission_queue

@@ -11,7 +11,7 @@ no answer then, the partner may send again.
 import logging
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from postroom.amqp.engine.events import TransferReceived
 from postroom.amqp.engine.receiver import ReceiverLink
@@ -26,10 +26,8 @@ from postroom.model.mq import Undelivered, reason_name
 from postroom.server.channels.agent_link import US_PER_MS, AgentLink
 from postroom.server.channels.instance import ChannelInstance
 from postroom.server.configuration.retry_exits import load
+from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.logs import log
-
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
 
 MAX_HELD_BYTES: Final = 64 << 20
 """What may come behind a message that waits for another attempt, before the other end knows that its credit
@@ -52,7 +50,7 @@ class Arrival:
 class TakingLink(AgentLink):
     """Between one `ReceiverLink` and a receiving end of the queue manager."""
 
-    def __init__(self, binding: "ConnectionBinding", link: ReceiverLink, instance: ChannelInstance) -> None:
+    def __init__(self, binding: ConnectionState, link: ReceiverLink, instance: ChannelInstance) -> None:
         super().__init__(binding, link, instance)
         self.link: Final = link
         self.end: ReceivingEnd | None = None

@@ -6,18 +6,19 @@ run tells its channel what happens; once the channel has another run, or none, i
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from postroom.amqp.errors import AmqpError
 from postroom.manager.kernel.errors import ChannelInUse, ManagerError, QueueInUse
 from postroom.model.channel import ChannelDefinition
 from postroom.model.channel_states import ChannelEvent, ChannelState, Verdict
 from postroom.server.channels.outbound_connection import Outward
+from postroom.server.kernel.broker_state import BrokerState
+from postroom.server.kernel.connection_state import ConnectionState
 
 if TYPE_CHECKING:
     from postroom.amqp.engine.link import Link
     from postroom.server.channels.supervised_channel import Supervised
-    from postroom.server.connection.binding import ConnectionBinding
 
 
 class StopMode(IntEnum):
@@ -58,7 +59,7 @@ class ChannelLink(Protocol):
     """The link of a run, as its channel sees it; it is a `BoundLink`, too."""
 
     @property
-    def binding(self) -> "ConnectionBinding": ...
+    def binding(self) -> ConnectionState: ...
 
     @property
     def attached_link(self) -> "Link": ...
@@ -93,7 +94,7 @@ class ChannelInstance:
         self.started_us: Final = now_us
         self.outward: Outward | None = None
         """The connection, where this end has opened it."""
-        self.binding: ConnectionBinding | None = None
+        self.binding: ConnectionState | None = None
         self.link: ChannelLink | None = None
         self.partner = ""
         """The partner's queue manager."""
@@ -162,3 +163,22 @@ class ChannelInstance:
     def connection_failed(self, outward: Outward, why: str, lasting: bool, now_us: int) -> None:
         """There is no connection, or no longer."""
         self.event(ChannelEvent.REFUSED if lasting else ChannelEvent.LOST, why, now_us)
+
+
+class PartnerRuns:
+    """Begins the runs that partners ask for."""
+
+    def partner_attaches(
+        self, name: str, partner: str, sending: bool, binding: ConnectionState, now_us: int
+    ) -> ChannelInstance:
+        """The partner's queue manager has attached to the channel; ``sending``: this end is to send.
+
+        The caller makes the link and sets ``link`` of the run. Raises AmqpError: there is no such channel, it
+        is of the wrong type, it is stopped or in use; or, of a requester that asks a sender, CALL_BACK.
+        """
+        raise NotImplementedError
+
+
+def partner_runs_of(broker: BrokerState) -> PartnerRuns:
+    """What begins them in a broker."""
+    return cast(PartnerRuns, broker.state(PartnerRuns))

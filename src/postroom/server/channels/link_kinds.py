@@ -1,18 +1,14 @@
 """Which kind of link a channel has: between two Postrooms, or with a foreign broker."""
 
-from typing import TYPE_CHECKING
-
 from postroom.model.channel import PROTOCOL_AMQP
 from postroom.server.channels.foreign import begin_foreign_receiving, begin_foreign_sending
 from postroom.server.channels.instance import ChannelInstance, ChannelLink
 from postroom.server.channels.receiving_link import begin_requesting
 from postroom.server.channels.sending_link import begin_sending
-
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
+from postroom.server.kernel.connection_state import ConnectionState
 
 
-def begin(binding: "ConnectionBinding", instance: ChannelInstance, now_us: int) -> ChannelLink:
+def begin(binding: ConnectionState, instance: ChannelInstance, now_us: int) -> ChannelLink:
     """Attach the link of a run on the connection that it has opened. Raises AmqpError, ManagerError."""
     definition = instance.definition
     if definition.protocol == PROTOCOL_AMQP:

@@ -1,12 +1,12 @@
 """A connection that the broker opens itself: to whom, as whom, and who wants it.
 
-Who wants one makes an `Outward` and lists it in ``broker.wanted``. The service (or a test, or the simulation)
-takes it from there, opens the way and asks `Broker.connect_outward` for its binding, or says
+Who wants one makes an `Outward` and lists it in ``Channels.wanted``. The service (or a test, or the
+simulation) takes it from there, opens the way and asks `Broker.connect_outward` for its binding, or says
 `Outward.fail`. From then on the binding tells the outward connection what becomes of it.
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from postroom.amqp.encoding.composite import Error
 from postroom.amqp.engine.options import ConnectionOptions
@@ -19,9 +19,7 @@ from postroom.amqp.errors import (
 )
 from postroom.amqp.frames.sasl import ANONYMOUS, EXTERNAL, PLAIN, SASL_SYS_TEMP
 from postroom.server.configuration.config import Config
-
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
+from postroom.server.kernel.connection_state import ConnectionState
 
 TLS_SCHEME: Final = "amqps"
 
@@ -71,7 +69,7 @@ class Outward:
         self.idle_timeout_ms: Final = idle_timeout_ms
         self.secrets = Secrets()
         """Set by who opens the way, before the binding is made."""
-        self.binding: ConnectionBinding | None = None
+        self.binding: ConnectionState | None = None
         self.open = False
         """The partner has answered our open."""
         self.partner = ""

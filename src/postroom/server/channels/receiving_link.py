@@ -5,7 +5,7 @@ name, in one block, and is accepted when that is durable. Fast messages are put 
 the ledger tells of that.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import i64
 
@@ -33,10 +33,8 @@ from postroom.manager.kernel.errors import ManagerError
 from postroom.model.channel_states import ChannelEvent
 from postroom.server.channels.agent_link import CONTROL_BYTES, LINK_NAME_PREFIX
 from postroom.server.channels.inbound_link import Arrival, TakingLink
-from postroom.server.channels.instance import ChannelInstance, LinkStatus
-
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
+from postroom.server.channels.instance import ChannelInstance, LinkStatus, partner_runs_of
+from postroom.server.kernel.connection_state import ConnectionState
 
 
 class BatchAnswer(Asker):
@@ -59,7 +57,7 @@ class ReceivingLink(TakingLink):
     """Receives from another Postroom."""
 
     def __init__(
-        self, binding: "ConnectionBinding", link: ReceiverLink, instance: ChannelInstance, offer: Offer
+        self, binding: ConnectionState, link: ReceiverLink, instance: ChannelInstance, offer: Offer
     ) -> None:
         super().__init__(binding, link, instance)
         self.offer: Final = offer
@@ -283,7 +281,7 @@ class ReceivingLink(TakingLink):
         self.finish(now_us, Error(wire.CHANNEL_STOPPED, f"channel {self.name!r} was stopped by a command"))
 
 
-def begin_requesting(binding: "ConnectionBinding", instance: ChannelInstance, now_us: int) -> ReceivingLink:
+def begin_requesting(binding: ConnectionState, instance: ChannelInstance, now_us: int) -> ReceivingLink:
     """Attach the link of a requester to ``$channel`` of the partner that ``binding`` has called."""
     offer = _offer(binding, instance, None)
     session = binding.engine.begin()
@@ -303,13 +301,15 @@ def begin_requesting(binding: "ConnectionBinding", instance: ChannelInstance, no
 
 
 def grant_receiving(
-    binding: "ConnectionBinding", link: ReceiverLink, attach: Attach, now_us: int
+    binding: ConnectionState, link: ReceiverLink, attach: Attach, now_us: int
 ) -> ReceivingLink:
     """A sender has attached to ``$channel``: the end that receives from it. Raises `AmqpError`,
     `ManagerError`."""
     theirs = read_offer(attach.properties, False)
     broker = binding.broker
-    instance = broker.channels.partner_attaches(theirs.channel, theirs.queue_manager, False, binding, now_us)
+    instance = partner_runs_of(broker).partner_attaches(
+        theirs.channel, theirs.queue_manager, False, binding, now_us
+    )
     try:
         bound = _receiving(binding, link, instance, theirs, now_us)
     except (AmqpError, ManagerError) as error:
@@ -320,7 +320,7 @@ def grant_receiving(
 
 
 def _receiving(
-    binding: "ConnectionBinding", link: ReceiverLink, instance: ChannelInstance, theirs: Offer, now_us: int
+    binding: ConnectionState, link: ReceiverLink, instance: ChannelInstance, theirs: Offer, now_us: int
 ) -> ReceivingLink:
     bound = ReceivingLink(binding, link, instance, _offer(binding, instance, theirs))
     bound.max_message_bytes = min(bound.offer.max_message_bytes, theirs.max_message_bytes) + CONTROL_BYTES
@@ -328,7 +328,7 @@ def _receiving(
     return bound
 
 
-def _offer(binding: "ConnectionBinding", instance: ChannelInstance, theirs: Offer | None) -> Offer:
+def _offer(binding: ConnectionState, instance: ChannelInstance, theirs: Offer | None) -> Offer:
     """What this end says; a requester doesn't know yet to whom."""
     broker = binding.broker
     definition = instance.definition

@@ -8,7 +8,7 @@ before, and every byte, is in the reference ("Channel protocol"); when a batch e
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from postroom.amqp.engine.delivery import Delivery as WireDelivery
 from postroom.amqp.engine.sender import SenderLink
@@ -39,12 +39,10 @@ from postroom.manager.kernel.errors import ManagerError
 from postroom.model import mq
 from postroom.model.channel_states import ChannelEvent
 from postroom.server.channels.agent_link import LINK_NAME_PREFIX, AgentLink
-from postroom.server.channels.instance import ChannelInstance, LinkStatus
+from postroom.server.channels.instance import ChannelInstance, LinkStatus, partner_runs_of
 from postroom.server.channels.undeliverable import give_up, message_of
+from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.links.delivery_headers import changed_sections, header_of
-
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
 
 AHEAD_BYTES: Final = 4 << 20
 """Messages taken from the transmission queue and not yet sent, at about their size."""
@@ -73,7 +71,7 @@ class SendingLink(AgentLink):
     """Between one `SenderLink` and the consumer of a transmission queue."""
 
     def __init__(
-        self, binding: "ConnectionBinding", link: SenderLink, instance: ChannelInstance, offer: Offer
+        self, binding: ConnectionState, link: SenderLink, instance: ChannelInstance, offer: Offer
     ) -> None:
         super().__init__(binding, link, instance)
         self.link: Final = link
@@ -394,7 +392,7 @@ class SendingLink(AgentLink):
         self._channels.close_sending(end, now_us, answered or self._rejected)
 
 
-def begin_sending(binding: "ConnectionBinding", instance: ChannelInstance, now_us: int) -> SendingLink:
+def begin_sending(binding: ConnectionState, instance: ChannelInstance, now_us: int) -> SendingLink:
     """Attach the link of a sending end to ``$channel`` of the partner that ``binding`` has called."""
     offer = _offer(binding, instance)
     session = binding.engine.begin()
@@ -412,11 +410,11 @@ def begin_sending(binding: "ConnectionBinding", instance: ChannelInstance, now_u
     return bound
 
 
-def grant_sending(binding: "ConnectionBinding", link: SenderLink, attach: Attach, now_us: int) -> SendingLink:
+def grant_sending(binding: ConnectionState, link: SenderLink, attach: Attach, now_us: int) -> SendingLink:
     """A requester has attached to ``$channel``: the end that sends to it. Raises `AmqpError`,
     `ManagerError`."""
     theirs = read_offer(attach.properties, True)
-    instance = binding.broker.channels.partner_attaches(
+    instance = partner_runs_of(binding.broker).partner_attaches(
         theirs.channel, theirs.queue_manager, True, binding, now_us
     )
     try:
@@ -431,7 +429,7 @@ def grant_sending(binding: "ConnectionBinding", link: SenderLink, attach: Attach
     return bound
 
 
-def _offer(binding: "ConnectionBinding", instance: ChannelInstance) -> Offer:
+def _offer(binding: ConnectionState, instance: ChannelInstance) -> Offer:
     broker = binding.broker
     definition = instance.definition
     sync = broker.manager.channels.sync(definition.name)

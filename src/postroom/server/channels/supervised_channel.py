@@ -1,7 +1,7 @@
 """One channel as long as it is defined: its state, its retries, and what of them survives a restart."""
 
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from postroom.manager.channels.channel import Channel
 from postroom.model.channel import ChannelDefinition
@@ -15,10 +15,8 @@ from postroom.model.channel_states import (
     role_of,
 )
 from postroom.server.channels.instance import ChannelInstance, ChannelLink, LinkStatus, StopMode
+from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.logs import log
-
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
 
 US_PER_S: Final = 1_000_000
 LEAST_RETRY_US: Final = 100_000
@@ -40,7 +38,7 @@ _QUIET: Final = (ChannelState.STARTING, ChannelState.INITIALIZING, ChannelState.
 class Owner(Protocol):
     """Who looks after all channels."""
 
-    def begin(self, binding: "ConnectionBinding", instance: ChannelInstance, now_us: int) -> ChannelLink: ...
+    def begin(self, binding: ConnectionState, instance: ChannelInstance, now_us: int) -> ChannelLink: ...
 
     def wants_start(self, channel: "Supervised") -> None:
         """It is STARTING: have it connected when it is its turn."""
@@ -159,7 +157,7 @@ class Supervised:
         if self.channel.status and self.state not in (ChannelState.STOPPING, ChannelState.STOPPED):
             self._owner.save(self, {}, now_us)
 
-    def begin(self, binding: "ConnectionBinding", instance: ChannelInstance, now_us: int) -> ChannelLink:
+    def begin(self, binding: ConnectionState, instance: ChannelInstance, now_us: int) -> ChannelLink:
         """Make the link of a run whose connection is open. Raises AmqpError, ManagerError."""
         return self._owner.begin(binding, instance, now_us)
 
@@ -201,7 +199,7 @@ class Supervised:
             self._forget(now_us)
             self._owner.rests(self, event in (ChannelEvent.LOST, ChannelEvent.ENDED, ChannelEvent.IDLE_OUT))
 
-    def called(self, binding: "ConnectionBinding", partner: str, now_us: int) -> ChannelInstance:
+    def called(self, binding: ConnectionState, partner: str, now_us: int) -> ChannelInstance:
         """The partner's call has been let in: the run that it begins."""
         instance = ChannelInstance(self, now_us)
         instance.binding, instance.partner = binding, partner

@@ -1,12 +1,12 @@
 """The supervisor of a broker's channels: who starts when, on which connection, and what is due.
 
-Pure: time comes in as an argument, connections are listed in ``broker.wanted`` and answered later. What ends
+Pure: time comes in as an argument, connections are listed in ``wanted`` and answered later. What ends
 a run is carried out at the end of the turn, so that a link may tell of its own end from wherever it is.
 """
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, cast
 
 from postroom.amqp.encoding.composite import Error
 from postroom.amqp.engine.states import UNOPENED
@@ -17,25 +17,25 @@ from postroom.manager.channels.channel import Channel, channels_of
 from postroom.manager.kernel.errors import ChannelInUse, ChannelNotFound, LimitExceeded, NotAllowed
 from postroom.model.channel import PROTOCOL_AMQP, RECEIVER, SENDER, SERVER, ChannelDefinition
 from postroom.model.channel_states import ChannelEvent, ChannelState, Role, Verdict, role_of
-from postroom.server.channels.instance import ChannelInstance, ChannelLink
+from postroom.server.channels.instance import ChannelInstance, ChannelLink, PartnerRuns
 from postroom.server.channels.link_kinds import begin as begin_link
 from postroom.server.channels.outbound_connection import Outward, OutwardOwner
 from postroom.server.channels.supervised_channel import US_PER_S, Supervised
-
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
-    from postroom.server.connection.broker import Broker
+from postroom.server.kernel.broker_state import BrokerState
+from postroom.server.kernel.connection_state import ConnectionState
 
 MS_PER_S: Final = 1000
 
-Begin = Callable[["ConnectionBinding", ChannelInstance, int], ChannelLink]
+Begin = Callable[[ConnectionState, ChannelInstance, int], ChannelLink]
 
 
-class Channels:
+class Channels(PartnerRuns):
     """Every channel of one broker."""
 
-    def __init__(self, broker: "Broker", begin: Begin = begin_link) -> None:
+    def __init__(self, broker: BrokerState, begin: Begin = begin_link) -> None:
         """``begin`` makes the link of a run on the connection that it has opened."""
+        self.wanted: Final[list[Outward]] = []
+        """Connections to be opened; answer each with `Broker.connect_outward` or its own ``fail``."""
         self._broker: Final = broker
         self._manager: Final = broker.manager
         self._begin: Final = begin
@@ -137,7 +137,7 @@ class Channels:
         if len(self._outgoing) >= self._broker.config.limits.max_outgoing_connections:
             raise LimitExceeded("all outgoing connections are in use (limits.max_outgoing_connections)")
         outward = Outward(owner, known.connection, known.credentials)
-        self._broker.wanted.append(outward)
+        self.wanted.append(outward)
         return outward
 
     def _supervise(self, channel: Channel, now_us: int) -> Supervised:
@@ -151,13 +151,8 @@ class Channels:
     # A partner calls.
 
     def partner_attaches(
-        self, name: str, partner: str, sending: bool, binding: "ConnectionBinding", now_us: int
+        self, name: str, partner: str, sending: bool, binding: ConnectionState, now_us: int
     ) -> ChannelInstance:
-        """The partner's queue manager has attached to the channel; ``sending``: this end is to send.
-
-        The caller makes the link and sets ``link`` of the run. Raises AmqpError: there is no such channel, it
-        is of the wrong type, it is stopped or in use; or, of a requester that asks a sender, CALL_BACK.
-        """
         channel = self._known.get(name)
         if channel is None:
             raise AmqpError(
@@ -196,7 +191,7 @@ class Channels:
 
     # For a channel: its `Owner`.
 
-    def begin(self, binding: "ConnectionBinding", instance: ChannelInstance, now_us: int) -> ChannelLink:
+    def begin(self, binding: ConnectionState, instance: ChannelInstance, now_us: int) -> ChannelLink:
         link = self._begin(binding, instance, now_us)
         self._links[instance] = None
         return link
@@ -286,7 +281,7 @@ class Channels:
                 instance, known.connection, known.credentials, known.heartbeat_interval_s * MS_PER_S
             )
             self._outgoing[instance.outward] = None
-            self._broker.wanted.append(instance.outward)
+            self.wanted.append(instance.outward)
             instance.event(ChannelEvent.ADMITTED, "", now_us)
 
     def _let_go_all(self, now_us: int) -> None:
@@ -393,3 +388,8 @@ def _close_link(link: ChannelLink, why: str, now_us: int) -> None:
         # CHANNEL_STOPPED would say that all batches asked for are answered.
         attached.detach(error=Error(LINK_DETACH_FORCED, why) if why else None)
     binding.touch()
+
+
+def supervisor_of(broker: BrokerState) -> Channels:
+    """That of a broker."""
+    return cast(Channels, broker.state(Channels))

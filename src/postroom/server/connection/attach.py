@@ -5,7 +5,7 @@ leaves when what the attach has made (a queue, a producer) is durable.
 """
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from postroom.amqp.encoding.composite import Error
 from postroom.amqp.encoding.types import Described, Symbol
@@ -33,9 +33,12 @@ from postroom.manager.queues.queue import Queue, Subscription
 from postroom.server.channels.receiving_link import grant_receiving
 from postroom.server.channels.sending_link import grant_sending
 from postroom.server.configuration.config import is_reserved
-from postroom.server.links.bound_link import BoundLink
+from postroom.server.kernel.bound_link import BoundLink
+from postroom.server.kernel.connection_state import ConnectionState
+from postroom.server.links.dynamic_nodes import dynamic_nodes_of
 from postroom.server.links.incoming_link import IncomingLink
 from postroom.server.links.outgoing_link import OutgoingLink
+from postroom.server.links.registry import registry_of
 from postroom.server.links.subscriptions import subscription_of_link, wanted_subscription
 from postroom.server.links.terminus import (
     Filters,
@@ -50,9 +53,6 @@ from postroom.server.links.transaction_coordinator import CoordinatorLink, grant
 from postroom.server.logs import log
 from postroom.server.management.links import ReplyLink, RequestLink
 
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
-
 
 class Grant:
     """What a link is bound to, and the two ends as the attach reply states them."""
@@ -63,10 +63,10 @@ class Grant:
         self.target: Final = target
 
 
-def bind_link(binding: "ConnectionBinding", link: Link, attach: Attach, now_us: int) -> None:
+def bind_link(binding: ConnectionState, link: Link, attach: Attach, now_us: int) -> None:
     """Answer the peer's attach of ``link``."""
     key = (binding.container_id, link.name, link.role)
-    previous = binding.broker.registry.claim(key, now_us)
+    previous = registry_of(binding.broker).claim(key, now_us)
     try:
         grant = _grant(binding, link, attach, previous, now_us)
     except (AmqpError, ManagerError) as error:
@@ -77,11 +77,11 @@ def bind_link(binding: "ConnectionBinding", link: Link, attach: Attach, now_us: 
     bound = grant.bound
     link.context = bound
     binding.links[link] = bound
-    binding.broker.registry.attached(key, bound)
+    registry_of(binding.broker).attached(key, bound)
     binding.broker.after_durable(binding, lambda later_us: _confirm(binding, link, grant, later_us))
 
 
-def _refuse(binding: "ConnectionBinding", link: Link, error: AmqpError | ManagerError) -> None:
+def _refuse(binding: ConnectionState, link: Link, error: AmqpError | ManagerError) -> None:
     info = error.info if isinstance(error, AmqpError) else None
     log(
         logging.INFO,
@@ -95,7 +95,7 @@ def _refuse(binding: "ConnectionBinding", link: Link, error: AmqpError | Manager
     binding.touch()
 
 
-def _confirm(binding: "ConnectionBinding", link: Link, grant: Grant, now_us: int) -> None:
+def _confirm(binding: ConnectionState, link: Link, grant: Grant, now_us: int) -> None:
     """The answer, unless the link has gone meanwhile."""
     if link.context is grant.bound and link.local_state == UNOPENED:
         bound = grant.bound
@@ -112,7 +112,7 @@ def _confirm(binding: "ConnectionBinding", link: Link, grant: Grant, now_us: int
 
 
 def _grant(
-    binding: "ConnectionBinding", link: Link, attach: Attach, previous: BoundLink | None, now_us: int
+    binding: ConnectionState, link: Link, attach: Attach, previous: BoundLink | None, now_us: int
 ) -> Grant:
     if isinstance(link, SenderLink):
         if isinstance(previous, OutgoingLink) and previous.may_resume(attach):
@@ -135,7 +135,7 @@ def _close_previous(previous: BoundLink | None, now_us: int) -> None:
 # The peer receives.
 
 
-def _grant_outgoing(binding: "ConnectionBinding", link: SenderLink, attach: Attach, now_us: int) -> Grant:
+def _grant_outgoing(binding: ConnectionState, link: SenderLink, attach: Attach, now_us: int) -> Grant:
     source = attach.source
     if source is None:
         return _grant_by_name(binding, link, attach, now_us)
@@ -148,7 +148,7 @@ def _grant_outgoing(binding: "ConnectionBinding", link: SenderLink, attach: Atta
         granted = granted_source(source, MANAGEMENT_ADDRESS, timeout_s, Filters())
         return Grant(ReplyLink(binding, link, attach), granted, attach.target)
     address, topic, dynamic = _source_node(binding, source, now_us)
-    binding.broker.dynamic.check_consumer(address, binding.container_id)
+    dynamic_nodes_of(binding.broker).check_consumer(address, binding.container_id)
     if not topic:
         filters.leave_out_no_local()
     given = address if dynamic else source.address or ""  # as it was asked for, its queue manager included
@@ -170,7 +170,7 @@ def _grant_outgoing(binding: "ConnectionBinding", link: SenderLink, attach: Atta
     return Grant(bound, granted, attach.target)
 
 
-def _source_node(binding: "ConnectionBinding", source: Source, now_us: int) -> tuple[str, bool, str]:
+def _source_node(binding: ConnectionState, source: Source, now_us: int) -> tuple[str, bool, str]:
     """The node to receive from: its address, whether it is a topic, and the address again where the node was
     made for this link alone (else "").
 
@@ -194,7 +194,7 @@ def _source_node(binding: "ConnectionBinding", source: Source, now_us: int) -> t
     return broker.manager.queue_for_attach(address, now_us).name, False, ""
 
 
-def _grant_by_name(binding: "ConnectionBinding", link: SenderLink, attach: Attach, now_us: int) -> Grant:
+def _grant_by_name(binding: ConnectionState, link: SenderLink, attach: Attach, now_us: int) -> Grant:
     """Without a source: the durable subscription that has the name of the link."""
     queue = subscription_of_link(binding.broker.manager, binding.container_id, attach)
     source = _source_of(queue)
@@ -222,7 +222,7 @@ def _source_of(queue: Queue) -> Source:
 
 
 def _resume_outgoing(
-    binding: "ConnectionBinding", link: SenderLink, attach: Attach, previous: OutgoingLink
+    binding: ConnectionState, link: SenderLink, attach: Attach, previous: OutgoingLink
 ) -> Grant:
     source = attach.source or Source(address=previous.address)
     timeout_s = binding.broker.config.limits.suspended_timeout_s
@@ -234,7 +234,7 @@ def _resume_outgoing(
 # The peer sends.
 
 
-def _grant_incoming(binding: "ConnectionBinding", link: ReceiverLink, attach: Attach, now_us: int) -> Grant:
+def _grant_incoming(binding: ConnectionState, link: ReceiverLink, attach: Attach, now_us: int) -> Grant:
     target = attach.target
     if isinstance(target, Coordinator):
         return Grant(CoordinatorLink(binding, link, attach), attach.source, granted_coordinator(target))
@@ -258,7 +258,7 @@ def _grant_incoming(binding: "ConnectionBinding", link: ReceiverLink, attach: At
     return Grant(bound, attach.source, _target_of(binding, attach, given, isinstance(node, Topic)))
 
 
-def _leads_elsewhere(binding: "ConnectionBinding", target: Target) -> bool:
+def _leads_elsewhere(binding: ConnectionState, target: Target) -> bool:
     """Whether what is sent there goes to a queue that another queue manager has, or by an alias."""
     names, address = binding.broker.manager.names, target.address or ""
     return (
@@ -266,21 +266,19 @@ def _leads_elsewhere(binding: "ConnectionBinding", target: Target) -> bool:
     )
 
 
-def _grant_remote(binding: "ConnectionBinding", link: ReceiverLink, attach: Attach, address: str) -> Grant:
+def _grant_remote(binding: ConnectionState, link: ReceiverLink, attach: Attach, address: str) -> Grant:
     """A name that leads nowhere now is refused now; where it leads is looked up again for each message."""
     binding.broker.manager.names.destination(address)
     bound = IncomingLink(binding, link, None, attach, address)
     return Grant(bound, attach.source, _target_of(binding, attach, address))
 
 
-def _target_of(
-    binding: "ConnectionBinding", attach: Attach, address: str | None, topic: bool = False
-) -> Target:
+def _target_of(binding: ConnectionState, attach: Attach, address: str | None, topic: bool = False) -> Target:
     requested = attach.target if isinstance(attach.target, Target) else Target(address=address)
     return granted_target(requested, address, binding.broker.config.limits.suspended_timeout_s, topic)
 
 
-def _target_node(binding: "ConnectionBinding", target: Target, now_us: int) -> Destination:
+def _target_node(binding: ConnectionState, target: Target, now_us: int) -> Destination:
     """The queue or topic to send to; one that isn't there is made."""
     manager = binding.broker.manager
     address = target.address or ""
@@ -298,9 +296,7 @@ def _target_node(binding: "ConnectionBinding", target: Target, now_us: int) -> D
 # Both.
 
 
-def _names_topic(
-    binding: "ConnectionBinding", address: str, capabilities: list[str], by_default: bool
-) -> bool:
+def _names_topic(binding: ConnectionState, address: str, capabilities: list[str], by_default: bool) -> bool:
     """Whether an address is a topic's: its capabilities say so, or without any the one that is there."""
     of_capabilities = means_topic(capabilities)
     if of_capabilities is not None:
@@ -316,7 +312,7 @@ def _check_reserved(address: str, exists: bool) -> None:
         )
 
 
-def _check_may_create(binding: "ConnectionBinding", address: str, capabilities: list[str]) -> None:
+def _check_may_create(binding: ConnectionState, address: str, capabilities: list[str]) -> None:
     """Raises `AmqpError` for a queue that isn't there and that whoever receives is not to make: a mistyped
     name would be a queue on which nothing ever comes."""
     broker = binding.broker
@@ -331,10 +327,10 @@ def _check_may_create(binding: "ConnectionBinding", address: str, capabilities: 
         )
 
 
-def _dynamic_node(binding: "ConnectionBinding", end: Source | Target, now_us: int) -> Destination:
+def _dynamic_node(binding: ConnectionState, end: Source | Target, now_us: int) -> Destination:
     """A node for this link alone."""
     if end.address:
         raise AmqpError(INVALID_FIELD, "a dynamic node has no address: it is made and named here")
-    return binding.broker.dynamic.create(
+    return dynamic_nodes_of(binding.broker).create(
         binding.container_id, end.capabilities, end.dynamic_node_properties, now_us
     )

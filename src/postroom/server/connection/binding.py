@@ -5,12 +5,11 @@ Nothing here touches a socket: `receive` takes bytes, `data_to_send` gives them.
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from postroom import __version__
 from postroom.amqp.encoding.composite import Error
 from postroom.amqp.encoding.types import Symbol
-from postroom.amqp.engine.connection import Connection
 from postroom.amqp.engine.delivery import Delivery as WireDelivery
 from postroom.amqp.engine.events import (
     Closed,
@@ -33,82 +32,47 @@ from postroom.amqp.engine.events import (
 from postroom.amqp.engine.link import TXN_ID, Link
 from postroom.amqp.engine.options import ConnectionOptions
 from postroom.amqp.engine.sender import SenderLink
-from postroom.amqp.engine.session import Session
 from postroom.amqp.errors import (
-    CONNECTION_FORCED,
-    INTERNAL_ERROR,
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
 )
 from postroom.amqp.extensions import SOLE_CONNECTION
-from postroom.amqp.frames.outcomes import RELEASED, DeliveryState, Received, TransactionalState
+from postroom.amqp.frames.outcomes import TransactionalState
 from postroom.amqp.frames.sasl import ANONYMOUS, PLAIN
-from postroom.manager.kernel.entry import Entry
+from postroom.server.channels.outbound_connection import Outward
 from postroom.server.configuration.config import LimitsConfig
 from postroom.server.connection.attach import bind_link
-from postroom.server.connection.registry import Gone
-from postroom.server.connection.sign_in import ScramSignIn, SignInRefused
-from postroom.server.connection.sole_connection import Policy, admit, answer_properties
-from postroom.server.links.bound_link import BoundLink
-from postroom.server.links.xa_context import XaContext
-from postroom.server.logs import LOGGER_NAME, log
-
-if TYPE_CHECKING:
-    from postroom.manager.kernel.transaction import Transaction
-    from postroom.server.channels.outbound_connection import Outward
-    from postroom.server.connection.broker import Broker
-    from postroom.server.links.outgoing_link import OutgoingLink
+from postroom.server.connection.sign_in import Login, ScramSignIn, SignInRefused, sign_ins_of
+from postroom.server.connection.sole_connection import admit, answer_properties
+from postroom.server.kernel.bound_link import BoundLink
+from postroom.server.kernel.broker_state import BrokerState
+from postroom.server.kernel.connection_state import ANONYMOUS_USER, ConnectionState
+from postroom.server.links.registry import Gone, registry_of
+from postroom.server.logs import log
 
 OFFERED_CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION]
-ANONYMOUS_USER: Final = "anonymous"
 
 
-class ConnectionBinding:
+class ConnectionBinding(ConnectionState):
     """The broker's end of one connection, which it has accepted or, as ``outward``, opened itself."""
 
     def __init__(
         self,
-        broker: "Broker",
+        broker: BrokerState,
         remote: str,
         mechanisms: list[str],
         monotonic_us: int,
         now_us: int,
-        outward: "Outward | None" = None,
+        outward: Outward | None = None,
     ) -> None:
-        self.broker: Final = broker
-        self.remote: Final = remote
-        self.outward: Final = outward
         options = _options(broker, mechanisms) if outward is None else outward.options(broker.config)
-        self.engine: Final = Connection(options, monotonic_us)
-        self.user = ANONYMOUS_USER
-        self.container_id = ""
-        self.sole_policy: Policy | None = None
-        """It is the only connection of its container; None: it hasn't asked for that."""
-        self.writable = True
-        """False while the socket's output buffer is over its bound."""
-        self.failed = False
-        self.aborted = False
-        """The socket is to be cut at once, whatever it still has to send."""
-        self.opened_us: Final = now_us
-        self.links: Final[dict[Link, BoundLink]] = {}
-        self.begin_counting()
-        self.transactions: Final[dict[bytes, Transaction]] = {}
-        self.branches: Final[dict[bytes, Transaction]] = {}
-        """XA branches that its sessions work on, and sink branches that began on it, by their ids here."""
-        self._xa: Final[dict[Session, XaContext]] = {}
-        self.retired: Final[dict[Transaction, dict[OutgoingLink, list[int]]]] = {}
-        """Unsettled outcomes that wait for the end of their transaction: delivery ids by link."""
-        self.acquired: Final[dict[Transaction, dict[OutgoingLink, list[WireDelivery]]]] = {}
-        """What links have sent in transactions that are open."""
-        self.partial: Final[dict[BoundLink, bytes]] = {}
-        """Links on which a message of a transaction is arriving, of which not all frames have come."""
+        super().__init__(broker, remote, options, monotonic_us, now_us)
+        self.outward: Final = outward
         self._scram: ScramSignIn | None = None
         """The sign-in that is under way."""
         self._how = Gone.CLOSED
         """How links end whose session ends: CLOSED means by the session's or connection's own orderly end."""
         self._ended: Final[list[LinkDetached]] = []
-        self._refill: Final[dict[BoundLink, None]] = {}
-        self._now_us = now_us
         self._handlers: Final[dict[type[Event], Callable[..., None]]] = {
             CreditChanged: self._on_credit,
             SenderDispositionReceived: self._on_sender_disposition,
@@ -127,14 +91,6 @@ class ConnectionBinding:
         if outward is not None:
             self.user = outward.secrets.user or ANONYMOUS_USER
             self.engine.open(properties=_open_properties())
-
-    def begin_counting(self) -> None:
-        """Set the counters to 0: messages sent and received on links to queues and topics, bytes on the
-        wire."""
-        self.messages_in = 0
-        self.messages_out = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
 
     # For the owner of the socket.
 
@@ -185,11 +141,6 @@ class ConnectionBinding:
         for bound in self.links.values():
             bound.set_writable(now_us)
 
-    def close(self, condition: str = CONNECTION_FORCED, description: str = "the broker is stopping") -> None:
-        """Close from this side; the peer's answer ends the connection."""
-        self.engine.close(Error(condition, description))
-        self.touch()
-
     def give_way(self, error: Error, now_us: int) -> None:
         """Close for a later connection of the same container. What this one holds goes back at once, as after
         a lost connection: the peer may be long gone, and the later one may want it.
@@ -200,73 +151,6 @@ class ConnectionBinding:
         self._end(now_us)
         log(logging.WARNING, "connection-displaced", remote=self.remote, container=self.container_id)
 
-    def leave(self) -> None:
-        """Close a connection that this end has opened and needs no more."""
-        self.engine.close()
-        self.touch()
-
-    def cut(self) -> None:
-        """End the connection without another word."""
-        self.failed = True
-        self.aborted = True
-        self.touch()
-
-    # For the links.
-
-    def touch(self) -> None:
-        """There may be something to send."""
-        self.broker.touched[self] = None
-
-    def wrote(self, bound: BoundLink) -> None:
-        """``bound`` has sent a delivery, and may have room for more."""
-        self._refill[bound] = None
-        self.broker.touched[self] = None
-
-    def refill(self, now_us: int) -> None:
-        """Give links that have sent something new credit with the queue manager, where they have room."""
-        if self._refill:
-            bounds = list(self._refill)
-            self._refill.clear()
-            for bound in bounds:
-                bound.refill(now_us)
-
-    def transaction(self, txn_id: bytes) -> "Transaction | None":
-        """The open transaction or branch of that id; None where this connection has none."""
-        transaction = self.transactions.get(txn_id)
-        return transaction if transaction is not None else self.branches.get(txn_id)
-
-    def xa_context(self, session: Session) -> XaContext:
-        """What ``session`` is to XA, made when it is first asked for."""
-        context = self._xa.get(session)
-        if context is None:
-            context = self._xa[session] = XaContext(self, session)
-        return context
-
-    def is_live(self, txn_id: bytes) -> bool:
-        """Whether that transaction is open here, and not decided."""
-        transaction = self.transaction(txn_id)
-        return transaction is not None and not transaction.decided
-
-    def decide_retired(self, transaction: "Transaction", committed: bool) -> None:
-        """``transaction`` is over: tell the links whose outcomes were in it."""
-        for outgoing, delivery_ids in self.retired.pop(transaction, {}).items():
-            outgoing.decided(delivery_ids, committed)
-        for outgoing, deliveries in self.acquired.pop(transaction, {}).items():
-            outgoing.acquisition_decided(deliveries, committed)
-
-    def end_acquisition(self, transaction: "Transaction") -> None:
-        """It is being discharged: no link acquires anything more in it."""
-        for bound in self.links.values():
-            bound.end_acquisition(transaction, self._now_us)
-
-    def sends_acquired(self, transaction: "Transaction", discharger: BoundLink) -> bool:
-        """Whether something that was acquired in it waits for the window of its session; if so,
-        ``discharger`` hears (`BoundLink.unblocked`) when nothing does any more."""
-        sending = [each for each in self.acquired.get(transaction, {}) if each.link.pieces_waiting > 0]
-        for outgoing in sending:
-            outgoing.notify_when_sent(discharger)
-        return bool(sending)
-
     def forget_link(self, link: Link) -> None:
         """``link`` is bound to nothing any more, from this side."""
         bound, context = self.links.pop(link, None), link.context
@@ -274,7 +158,7 @@ class ConnectionBinding:
         if bound is not None:
             self._refill.pop(bound, None)
         if isinstance(context, BoundLink):
-            self.broker.registry.forget(context)
+            registry_of(self.broker).forget(context)
 
     # Events.
 
@@ -299,14 +183,6 @@ class ConnectionBinding:
         except Exception:
             self.fail()
 
-    def fail(self) -> None:
-        """A defect of ours, being handled: say so in the log, and close."""
-        log(logging.ERROR, "internal-error", remote=self.remote, container=self.container_id)
-        logging.getLogger(LOGGER_NAME).exception("traceback")
-        self.engine.close(Error(INTERNAL_ERROR, "the broker failed on this connection; see its log"))
-        self.failed = True
-        self.touch()
-
     def _on_disposition(self, event: DispositionReceived) -> None:
         deliveries = event.deliveries
         first_link = deliveries[0].link
@@ -326,30 +202,9 @@ class ConnectionBinding:
         elif isinstance(link, SenderLink):
             self.outcome_too_late(link, deliveries, event.state, event.settled, self._now_us)
 
-    def outcome_too_late(
-        self,
-        link: SenderLink,
-        deliveries: list[WireDelivery],
-        state: DeliveryState | None,
-        settled: bool,
-        now_us: int,
-    ) -> None:
-        """What ``link`` held has gone back: an outcome for it changes nothing, and a transaction that was to
-        have it can't be committed.
-        """
-        if isinstance(state, TransactionalState):
-            transaction = self.transaction(state.txn_id)
-            entries = [each.context for each in deliveries if isinstance(each.context, Entry)]
-            if any(entry.owner is not transaction for entry in entries):
-                self._spoil_late(transaction, now_us)
-        elif not settled and state is not None and not isinstance(state, Received):
-            for delivery in deliveries:
-                link.settle(delivery.id, delivery.id, RELEASED)
-            self.touch()
-
     def _on_late_disposition(self, event: LateDisposition) -> None:
         if isinstance(event.state, TransactionalState):
-            self._spoil_late(self.transaction(event.state.txn_id), self._now_us)
+            self.spoil_late(self.transaction(event.state.txn_id), self._now_us)
 
     def _on_late_transfer(self, event: LateTransfer) -> None:
         state = event.state
@@ -357,11 +212,6 @@ class ConnectionBinding:
         if transaction is not None:
             what = "a message in it came after the end of its link, and was not taken"
             self.broker.manager.spoil(transaction, what, self._now_us)
-
-    def _spoil_late(self, transaction: "Transaction | None", now_us: int) -> None:
-        if transaction is not None:
-            what = "an outcome in it came after the end of its link, which had given the message back"
-            self.broker.manager.spoil(transaction, what, now_us)
 
     def _on_sender_disposition(self, event: SenderDispositionReceived) -> None:
         bound = event.link.context
@@ -378,14 +228,6 @@ class ConnectionBinding:
             self.end_link(bound, Error(NOT_IMPLEMENTED, what))
             return
         bound.credit_changed(self._now_us)
-
-    def end_link(self, bound: BoundLink, error: Error) -> None:
-        """Detach it, closed, for that reason; what it holds goes back."""
-        link = bound.attached_link
-        self.forget_link(link)
-        bound.close(False, self._now_us)
-        link.detach(closed=True, error=error)
-        self.touch()
 
     def _on_attach(self, event: LinkAttached) -> None:
         bound = event.link.context
@@ -414,18 +256,18 @@ class ConnectionBinding:
             how = Gone.SESSION_ENDED if self._how == Gone.CLOSED else self._how
             self._link_gone(detached.link, detached.unsettled, how)
         self._ended.clear()
-        context = self._xa.pop(event.session, None)
+        context = self.sessions.pop(event.session, None)
         if context is not None:
             lost = self._how == Gone.CONNECTION_LOST or (event.local and event.error is not None)
             context.close(lost, self._now_us)
-        self.broker.registry.session_ended(event.session, self._now_us)
+        registry_of(self.broker).session_ended(event.session, self._now_us)
 
     def _link_gone(self, link: Link, unsettled: list[WireDelivery], how: Gone) -> None:
         bound = self.links.pop(link, None)
         link.context = None
         if bound is not None:
             self._refill.pop(bound, None)
-            if self.broker.registry.gone(bound, link, unsettled, how, self._now_us):
+            if registry_of(self.broker).gone(bound, link, unsettled, how, self._now_us):
                 link.context = bound  # while its session lives, outcomes are still said on it
 
     def take_link_away(self, bound: BoundLink, now_us: int) -> None:
@@ -456,7 +298,7 @@ class ConnectionBinding:
                 reason=refusal.description,
             )
             return
-        self.broker.registry.opened(self)
+        registry_of(self.broker).opened(self)
         log(
             logging.INFO,
             "connection-opened",
@@ -491,7 +333,7 @@ class ConnectionBinding:
         self.transactions.clear()
         self.retired.clear()
         self.acquired.clear()
-        self.broker.registry.connection_ended(self, now_us)
+        registry_of(self.broker).connection_ended(self, now_us)
 
     # SASL.
 
@@ -499,10 +341,11 @@ class ConnectionBinding:
         if event.mechanism == ANONYMOUS:
             self.handle(self.engine.sasl_accept(), self._now_us)
         elif event.mechanism != PLAIN:
-            self._scram = ScramSignIn(event.mechanism, self.broker.verifiers)
+            self._scram = ScramSignIn(event.mechanism, sign_ins_of(self.broker).verifiers)
             self._challenge(self._scram, event.response)
         elif event.authorize_as in ("", event.username):
-            self.broker.want_login(self, event.username, event.password)
+            login = Login(self, event.username, event.password, self.login_decided)
+            sign_ins_of(self.broker).logins.append(login)
         else:
             self._reject_login(event.username, event.mechanism)
 
@@ -544,7 +387,7 @@ class ConnectionBinding:
         self.handle(self.engine.sasl_reject(), self._now_us)
 
 
-def _options(broker: "Broker", mechanisms: list[str]) -> ConnectionOptions:
+def _options(broker: BrokerState, mechanisms: list[str]) -> ConnectionOptions:
     limits: LimitsConfig = broker.config.limits
     return ConnectionOptions(
         server=True,

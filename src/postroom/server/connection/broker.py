@@ -12,13 +12,10 @@ was written before it is durable. Each turn's effects are kept with the position
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol
-from uuid import UUID
+from typing import Any, Final
 
 from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
-from postroom.ledger.format.block import BlockBuilder
 from postroom.ledger.retention.kept_history import NEVER
-from postroom.ledger.retention.leases import Lease, Leases
 from postroom.ledger.storage.body_requests import Body
 from postroom.manager.channels.channel import channels_of
 from postroom.manager.kernel.effects import Effects, Fetch, IdRead
@@ -27,80 +24,28 @@ from postroom.manager.kernel.turn_state import NO_POSITION
 from postroom.manager.manager import QueueManager
 from postroom.manager.spark.subscription import spark_subscriptions_of
 from postroom.manager.undeliverable.unreadable_bodies import UNREADABLE_DELAY_US
-from postroom.model.message import MessageHead
-from postroom.server.alarms import BODIES_UNREADABLE, Alarms
+from postroom.server.alarms import BODIES_UNREADABLE
 from postroom.server.channels.dead_letter_handlers import DeadLetterHandlers
+from postroom.server.channels.instance import PartnerRuns
 from postroom.server.channels.outbound_connection import Outward
 from postroom.server.channels.supervisor import Channels
 from postroom.server.configuration.config import Config
 from postroom.server.connection.binding import ConnectionBinding
 from postroom.server.connection.discard_log import DiscardLog
 from postroom.server.connection.durable_effects import release, release_provisional
-from postroom.server.connection.registry import Registry
-from postroom.server.connection.sign_in import Verifiers
+from postroom.server.connection.sign_in import SignIns
+from postroom.server.kernel.broker_state import BrokerState, LedgerFace
+from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.links.dynamic_nodes import DynamicNodes
 from postroom.server.links.flow_control import Pacing
-from postroom.server.links.incoming_link import IncomingLink
+from postroom.server.links.registry import Registry
 from postroom.server.logs import log
 from postroom.server.management import Management
-from postroom.server.management.ledger_queries import LedgerQuery
 
 PROVISIONAL_BYTES: Final = 1 << 20
 """Work of open transactions that is collected in memory before it is written without anybody waiting."""
 
-After = tuple[ConnectionBinding, Callable[[int], None]]
-
-
-class LedgerFace(Protocol):
-    """What the broker needs of the ledger."""
-
-    @property
-    def builder(self) -> BlockBuilder: ...
-
-    @property
-    def leases(self) -> Leases: ...
-
-    @property
-    def ledger_id(self) -> UUID: ...
-
-    @property
-    def epoch(self) -> int: ...
-
-    @property
-    def epoch_id(self) -> bytes: ...
-
-    @property
-    def space_short(self) -> bool: ...
-
-    @property
-    def space_low(self) -> bool: ...
-
-    @property
-    def free_bytes(self) -> int: ...
-
-    @property
-    def most_unsynced_bytes(self) -> int:
-        """What may wait for the disk, by the ledger's reserve."""
-
-    @property
-    def in_flight(self) -> bool: ...
-
-    def tend(self, now_us: int) -> list[Lease]: ...
-
-    def submit(self) -> bool: ...
-
-    def mark_idle(self) -> bool: ...
-
-    def complete(self) -> int: ...
-
-
-class Login:
-    """A name and password to be checked off the loop; answer with ``binding.login_decided``."""
-
-    def __init__(self, binding: ConnectionBinding, user: str, password: str) -> None:
-        self.binding: Final = binding
-        self.user: Final = user
-        self.password: Final = password
+After = tuple[ConnectionState, Callable[[int], None]]
 
 
 class Waiting:
@@ -112,65 +57,41 @@ class Waiting:
         self.after: Final = after
 
 
-class Broker:
+class Broker(BrokerState):
     """One queue manager with its ledger and its connections."""
 
     def __init__(
         self, config: Config, ledger: LedgerFace, manager: QueueManager, new_name: Callable[[], str]
     ) -> None:
         """``new_name`` gives a name that no one else has or guesses, for dynamic nodes."""
-        self.config: Final = config
-        self.ledger: Final = ledger
-        self.manager: Final = manager
-        self.new_name: Final = new_name
-        self.ledger_id: Final = ledger.ledger_id.hex
-        """By which partners of channels know it again, whatever its name."""
+        super().__init__(config, ledger, manager, new_name)
         self.registry: Final = Registry(config.limits)
-        self.dynamic: Final = DynamicNodes(manager, new_name, self._links_of)
+        self.dynamic: Final = DynamicNodes(manager, new_name, self.links_of)
+        self.pacing: Final = Pacing()
+        self.sign_ins: Final = SignIns(config.passwords)
         self.channels: Final = Channels(self)
         self.management: Final = Management(self)
-        self.pacing: Final = Pacing()
         self.dead_letters: Final = DeadLetterHandlers(self)
-        self.connections: Final[dict[ConnectionBinding, None]] = {}
-        """In the order in which they came."""
-        self.connections_high = 0
-        """Most at a time, and all, since the start or the last reset."""
-        self.connections_total = 0
-        self.touched: Final[dict[ConnectionBinding, None]] = {}
-        """Connections that may have something to send."""
+        self.keep(self.registry)
+        self.keep(self.dynamic)
+        self.keep(self.pacing)
+        self.keep(self.sign_ins)
+        self.keep(self.channels)
+        self.keep(self.channels, PartnerRuns)
+        self.keep(self.management)
+        self.keep(self.dead_letters)
         self.fetches: Final[list[Fetch]] = []
         """Bodies to be read; answer each with `fetched`."""
         self.id_reads: Final[list[IdRead]] = []
         """Ids to be read; answer each with `ids_read`."""
-        self.ledger_queries: Final[list[LedgerQuery]] = []
-        """Looks into the ledger's history; have each run in the thread for them, and answer it."""
-        self.logins: Final[list[Login]] = []
-        self.verifiers: Final = Verifiers(config.passwords)
-        self.wanted: Final[list[Outward]] = []
-        """Connections to be opened; answer each with `connect_outward` or its own ``fail``."""
-        self.durable_through = ledger.builder.next_position - 1
         self.stopping = False
-        self.space_low = False
-        """The disk is nearly full: new messages are refused, everything else goes on."""
-        self.held_back: Final[dict[IncomingLink, None]] = {}
-        """Links that get no credit meanwhile: what they send is settled, and would be refused unheard."""
-        self.alarms: Final = Alarms()
         self.discards: Final = DiscardLog()
         self._unreadable_until_us = 0
         """When nothing will have been unreadable for long enough; 0 nothing is."""
         self._space_is_short = False
-        self._leased: frozenset[str] = frozenset()
-        """The queues that leases name, as the queue manager knows them."""
-        self.heed_leases()
         self.wants_turn = False
         """There is more to release that needs no wait: have a turn soon."""
-        self.adjust_head: Callable[[MessageHead], None] | None = None
-        """Called with the head of each message that a client sends, before anything is made of it: where the
-        broker's time is not that of its clients."""
         self._waiting: Final[deque[Waiting]] = deque()
-        self._after: list[After] = []
-        self._in_flight_bytes = 0
-        self._transactions = 0
         self._unread_from = -1
         """As the ledger was told."""
 
@@ -204,17 +125,6 @@ class Broker:
         self.touched[binding] = None
         return binding
 
-    def unsynced_bytes(self) -> int:
-        """Written by the queue manager and not yet durable."""
-        return self.ledger.builder.waiting_bytes() + self._in_flight_bytes
-
-    def after_durable(self, binding: ConnectionBinding, action: Callable[[int], None]) -> None:
-        """Call ``action`` with the time once everything written so far, this turn included, is durable.
-
-        A defect in it ends ``binding``.
-        """
-        self._after.append((binding, action))
-
     def end_turn(self, now_us: int) -> None:
         """The turn's records go to the ledger, or wait for the block in flight; effects that can leave do."""
         self._tend(now_us)
@@ -235,7 +145,7 @@ class Broker:
         self.durable_through = self.ledger.complete()
         if self.ledger.in_flight:
             return  # called too early
-        self._in_flight_bytes = 0
+        self.in_flight_bytes = 0
         self.manager.durable(self.durable_through, now_us)
         if 0 < self.next_deadline_us() <= now_us:
             self.on_time(now_us)  # what the bounds of the last block have left undone, for instance
@@ -283,27 +193,11 @@ class Broker:
         """The ids that ``read`` asked for."""
         self.manager.ids_read(read, found, now_us)
 
-    def want_login(self, binding: ConnectionBinding, user: str, password: str) -> None:
-        """Have a password checked off the loop."""
-        self.logins.append(Login(binding, user, password))
-
-    def next_transaction_number(self) -> int:
-        """A number that no transaction of this run has had."""
-        self._transactions += 1
-        return self._transactions
-
     def idle(self) -> bool:
         """Whether nothing waits for the disk; provisional work doesn't."""
         builder, wanted_through = self.ledger.builder, self.manager.core.durability.wanted_through()
         provisional = self.durable_through >= wanted_through < builder.next_position - 1
         return not self.ledger.in_flight and not self._waiting and (provisional or builder.empty())
-
-    def heed_leases(self) -> None:
-        """Leases were granted, released or broken: the queue manager must know whose bodies they want."""
-        names = self.ledger.leases.queues
-        if names is not self._leased:
-            self._leased = names
-            self.manager.set_leased(names)
 
     def _tend(self, now_us: int) -> None:
         """What the ledger itself has to record goes with this turn; a broken lease is an alarm."""
@@ -355,9 +249,9 @@ class Broker:
             return
         effects = self.manager.take_effects()
         self._take_at_once(effects)
-        if self._after or not effects.empty():
-            self._waiting.append(Waiting(self.manager.core.durability.wanted_through(), effects, self._after))
-            self._after = []
+        if self.after or not effects.empty():
+            self._waiting.append(Waiting(self.manager.core.durability.wanted_through(), effects, self.after))
+            self.after = []
         if self._somebody_waits():
             self._submit()
 
@@ -386,7 +280,7 @@ class Broker:
         builder = self.ledger.builder
         waiting_bytes = builder.waiting_bytes()
         if self.ledger.submit():
-            self._in_flight_bytes = waiting_bytes - builder.waiting_bytes()
+            self.in_flight_bytes = waiting_bytes - builder.waiting_bytes()
 
     def _release(self, now_us: int) -> bool:
         """Carry out what waited for what is durable now; whether there was anything."""
@@ -406,9 +300,3 @@ class Broker:
         for binding in list(self.touched):
             binding.refill(now_us)
         return True
-
-    def _links_of(self, queue: str) -> int:
-        """How many links are attached to ``queue``."""
-        return sum(
-            1 for binding in self.connections for bound in binding.links.values() if bound.address == queue
-        )

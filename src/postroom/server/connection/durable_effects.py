@@ -6,7 +6,7 @@ A defect of ours on one link ends that link's connection; everybody else gets wh
 import logging
 
 from postroom.manager.kernel.effects import Crossed, Delivery, Effects, Rejected, Sink, TokenRange
-from postroom.server.links.bound_link import BoundLink
+from postroom.server.kernel.bound_link import BoundLink
 from postroom.server.logs import log
 
 

@@ -7,8 +7,8 @@ are answered as others are.
 import hashlib
 import hmac
 import os
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, cast
 
 from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped]
 
@@ -19,6 +19,11 @@ from postroom.server.configuration.passwords import (
     ScramVerifier,
     parse_hash,
 )
+from postroom.server.kernel.broker_state import BrokerState
+from postroom.server.kernel.connection_state import ConnectionState
+
+Decided = Callable[[str, bool, int], None]
+"""Takes the answer to a login: the user, whether that is who it is, and the time."""
 
 
 class SignInRefused(Exception):
@@ -90,3 +95,28 @@ class ScramSignIn:
         except (ScramException, UnicodeDecodeError) as error:
             raise SignInRefused(str(error)) from error
         return message.encode()
+
+
+class Login:
+    """A name and password to be checked off the loop."""
+
+    def __init__(self, binding: ConnectionState, user: str, password: str, decided: Decided) -> None:
+        self.binding: Final = binding
+        self.user: Final = user
+        self.password: Final = password
+        self.decided: Final = decided
+        """To be called with the answer, while the connection lives."""
+
+
+class SignIns:
+    """Who is signing in."""
+
+    def __init__(self, users: Mapping[str, tuple[str, ...]]) -> None:
+        self.verifiers: Final = Verifiers(users)
+        self.logins: Final[list[Login]] = []
+        """Passwords to be checked off the loop."""
+
+
+def sign_ins_of(broker: BrokerState) -> SignIns:
+    """Those of a broker."""
+    return cast(SignIns, broker.state(SignIns))

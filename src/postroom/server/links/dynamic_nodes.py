@@ -7,7 +7,7 @@ for as a temporary destination of JMS is consumed by its own connection only; ev
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from postroom.amqp.encoding.types import Described
 from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, AmqpError
@@ -24,6 +24,7 @@ from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.kernel.options import KIND_QUEUE, KIND_TOPIC
 from postroom.manager.manager import QueueManager
 from postroom.model.names import DYNAMIC_PREFIX
+from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.links.terminus import means_topic
 
 CHECK_INTERVAL_US: Final = 1_000_000
@@ -141,3 +142,8 @@ def _policy(properties: dict[object, object]) -> int:
     if isinstance(descriptor, int) and DELETE_ON_CLOSE <= descriptor <= DELETE_ON_NO_LINKS_OR_MESSAGES:
         return int(descriptor)
     raise AmqpError(INVALID_FIELD, f"lifetime-policy {wanted!r} is none of the specification's")
+
+
+def dynamic_nodes_of(broker: BrokerState) -> DynamicNodes:
+    """Those of a broker."""
+    return cast(DynamicNodes, broker.state(DynamicNodes))

@@ -1,27 +1,26 @@
 """The links that are slowed down: a tick for all of them, ten times a second while there are any."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, cast
 
 from postroom.manager.producing.flow_control import TICK_US
-
-if TYPE_CHECKING:
-    from postroom.server.links.incoming_link import IncomingLink
+from postroom.server.kernel.bound_link import BoundLink
+from postroom.server.kernel.broker_state import BrokerState
 
 
 class Pacing:
     """Gives credit to senders that are slowed down."""
 
     def __init__(self) -> None:
-        self._links: Final[dict[IncomingLink, None]] = {}
+        self._links: Final[dict[BoundLink, None]] = {}
         self._next_us = 0
 
-    def begin(self, link: "IncomingLink", now_us: int) -> None:
+    def begin(self, link: BoundLink, now_us: int) -> None:
         """``link`` is slowed down from now on."""
         if not self._links:
             self._next_us = now_us + TICK_US
         self._links[link] = None
 
-    def end(self, link: "IncomingLink") -> None:
+    def end(self, link: BoundLink) -> None:
         """``link`` is free, or gone."""
         self._links.pop(link, None)
 
@@ -35,3 +34,8 @@ class Pacing:
             self._next_us = now_us + TICK_US
             for link in list(self._links):
                 link.tick(now_us)
+
+
+def pacing_of(broker: BrokerState) -> Pacing:
+    """That of a broker."""
+    return cast(Pacing, broker.state(Pacing))

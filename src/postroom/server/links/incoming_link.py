@@ -38,13 +38,15 @@ from postroom.manager.producing.flow_control import Pace
 from postroom.manager.queues.queue import Subscription
 from postroom.model.message import MessageHead
 from postroom.server.configuration.config import is_reserved
-from postroom.server.links.bound_link import BoundLink
+from postroom.server.kernel.bound_link import BoundLink
+from postroom.server.kernel.connection_state import ConnectionState
+from postroom.server.links.dynamic_nodes import dynamic_nodes_of
+from postroom.server.links.flow_control import pacing_of
 from postroom.server.links.incoming_message import Arriving, Unroutable, is_to_topic
 from postroom.server.links.terminus import may_reject, send_timeout_ms
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.transaction import Transaction
-    from postroom.server.connection.binding import ConnectionBinding
 
 MAX_HEAD_BYTES: Final = 1 << 20
 """Header, annotations, properties and application properties of a message that is streamed; more is
@@ -58,7 +60,7 @@ class IncomingLink(BoundLink):
 
     def __init__(
         self,
-        binding: "ConnectionBinding",
+        binding: ConnectionState,
         link: ReceiverLink,
         queue: Destination | None,
         attach: Attach,
@@ -148,7 +150,7 @@ class IncomingLink(BoundLink):
             if not options.flow_control:
                 return
             self._pace = Pace(options, self._manager.core.now_us)
-            self._broker.pacing.begin(self, self._manager.core.now_us)
+            pacing_of(self._broker).begin(self, self._manager.core.now_us)
             self.tick(self._manager.core.now_us)
 
     def tick(self, now_us: int) -> None:
@@ -159,7 +161,7 @@ class IncomingLink(BoundLink):
         more = pace.advance(now_us, self._slowed_down())
         if pace.over:
             self._pace = None
-            self._broker.pacing.end(self)
+            pacing_of(self._broker).end(self)
             self.grant()
         elif self.blocked == 0 and self.link.attached:
             credit = min(self.link.credit + more, pace.burst, self._credit_limit - self._unanswered)
@@ -474,7 +476,7 @@ class IncomingLink(BoundLink):
             self._drop_arriving()
             for token in self._manager.withdraw_sends(self._producer, now_us):
                 self._tags.pop(token, None)  # the client finds that it never came
-            self._broker.pacing.end(self)
+            pacing_of(self._broker).end(self)
             self._pace = None
             self._outcomes = {tag: self._outcomes.get(tag) for tag in self._tags.values()}
         return True
@@ -486,7 +488,7 @@ class IncomingLink(BoundLink):
         same = isinstance(target, Target) and address == self.address and not target.dynamic
         return self._producer is not None and attach.unsettled is not None and same
 
-    def resume(self, binding: "ConnectionBinding", link: ReceiverLink, attach: Attach) -> None:
+    def resume(self, binding: ConnectionState, link: ReceiverLink, attach: Attach) -> None:
         """The link is attached again, on ``link``. What the client doesn't know any more is forgotten here
         too.
         """
@@ -536,7 +538,7 @@ class IncomingLink(BoundLink):
         producer, self._producer = self._producer, None
         if producer is not None:
             self._manager.close_producer(producer, now_us)
-            self._broker.pacing.end(self)
+            pacing_of(self._broker).end(self)
             self._pace = None
         if self.address:
-            self._broker.dynamic.link_closed(self.address, bool(self.dynamic), now_us)
+            dynamic_nodes_of(self._broker).link_closed(self.address, bool(self.dynamic), now_us)

@@ -6,7 +6,7 @@ to speak of.
 """
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from postroom.amqp.encoding.composite import Error
 from postroom.amqp.engine.delivery import Delivery as WireDelivery
@@ -31,14 +31,13 @@ from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.kernel.options import ConsumerOptions
 from postroom.manager.kernel.transaction import Receipt, Transaction
 from postroom.manager.queues.queue import Queue, Subscription
-from postroom.server.links.bound_link import BoundLink
+from postroom.server.kernel.bound_link import BoundLink
+from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.links.delivery_headers import message_payload
+from postroom.server.links.dynamic_nodes import dynamic_nodes_of
 from postroom.server.links.outcomes import apply_outcome, check_outcome
 from postroom.server.links.terminus import ms_property, read_filters
 from postroom.server.logs import log
-
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
 
 AHEAD_BYTES: Final = 4 << 20
 """Messages given to one link and not yet sent, at about their size."""
@@ -62,7 +61,7 @@ class Resumed:
 class OutgoingLink(BoundLink):
     """Between one `SenderLink` and one consumer."""
 
-    def __init__(self, binding: "ConnectionBinding", link: SenderLink, browse: bool, address: str) -> None:
+    def __init__(self, binding: ConnectionState, link: SenderLink, browse: bool, address: str) -> None:
         super().__init__(binding, link)
         self.link = link
         self.address = address
@@ -290,8 +289,10 @@ class OutgoingLink(BoundLink):
             self.link.txn_id = None
             self.update_credit(now_us)
 
+    def waits_to_send(self) -> bool:
+        return self.link.pieces_waiting > 0
+
     def notify_when_sent(self, discharger: BoundLink) -> None:
-        """``discharger`` hears (`unblocked`) when nothing waits to be sent; until then nothing follows."""
         self._when_sent.append(discharger)
         self.link.notifies_when_sent = True
         self.update_credit(self._manager.core.now_us)
@@ -490,7 +491,6 @@ class OutgoingLink(BoundLink):
         retired.setdefault(self, []).append(delivery_id)
 
     def decided(self, delivery_ids: list[int], committed: bool) -> None:
-        """Their transaction is over: committed, they are settled; else the client keeps them."""
         for delivery_id in delivery_ids:
             self._held_answers.pop(delivery_id, None)
         if committed and self.consumer is not None:
@@ -499,6 +499,9 @@ class OutgoingLink(BoundLink):
             self.binding.touch()
 
     # Ends.
+
+    def _node_left(self, now_us: int) -> None:
+        dynamic_nodes_of(self.binding.broker).link_closed(self.address, bool(self.dynamic), now_us)
 
     def drained(self) -> None:
         consumer = self.consumer
@@ -512,7 +515,7 @@ class OutgoingLink(BoundLink):
         self.consumer = None
         self.link.detach(closed=True, error=Error(condition, description))
         self.binding.forget_link(self.link)
-        self.binding.broker.dynamic.link_closed(self.address, bool(self.dynamic), self._manager.core.now_us)
+        self._node_left(self._manager.core.now_us)
         self.binding.touch()
 
     # Suspension.
@@ -552,7 +555,7 @@ class OutgoingLink(BoundLink):
 
     def resume(
         self,
-        binding: "ConnectionBinding",
+        binding: ConnectionState,
         link: SenderLink,
         granted: Source,
         theirs: dict[bytes, DeliveryState | None],
@@ -630,7 +633,7 @@ class OutgoingLink(BoundLink):
         consumer, self.consumer = self.consumer, None
         if consumer is not None:
             self._manager.close_consumer(consumer, now_us, lost)
-        self.binding.broker.dynamic.link_closed(self.address, bool(self.dynamic), now_us)
+        self._node_left(now_us)
 
     def end_terminus(self, now_us: int) -> None:
         """The client has closed the link: a durable subscription ends, unless another consumer has it."""

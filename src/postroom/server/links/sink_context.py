@@ -1,12 +1,10 @@
 """What one connection is to Spark sinks: the branches that transfers on it can name."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from postroom.manager.kernel.transaction import Transaction
 from postroom.model import numbers as n
-
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
+from postroom.server.kernel.connection_state import ConnectionState
 
 TXN_ID_BYTES: Final = 8
 
@@ -14,7 +12,7 @@ TXN_ID_BYTES: Final = 8
 class SinkContext:
     """Branches of sinks that were begun on one connection. They outlive it."""
 
-    def __init__(self, binding: "ConnectionBinding") -> None:
+    def __init__(self, binding: ConnectionState) -> None:
         self._binding: Final = binding
         self.container: Final = binding.container_id
 

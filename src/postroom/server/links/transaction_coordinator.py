@@ -16,14 +16,14 @@ from postroom.amqp.extensions import DISTRIBUTED_TRANSACTIONS, LOCAL_TRANSACTION
 from postroom.amqp.frames.outcomes import ACCEPTED, Declared, DeliveryState, Discharge, Rejected
 from postroom.amqp.frames.performatives import Attach, Coordinator
 from postroom.manager.kernel.errors import LimitExceeded, ManagerError, XaError
-from postroom.server.links.bound_link import BoundLink
+from postroom.server.kernel.bound_link import BoundLink
+from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.links.requests import read_coordinator_request
 from postroom.server.links.terminus import may_reject
-from postroom.server.links.xa_context import read_global_id
+from postroom.server.links.xa_context import read_global_id, xa_context
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.transaction import Transaction
-    from postroom.server.connection.binding import ConnectionBinding
 
 MULTIPLE_PER_SESSION: Final = "amqp:multi-txns-per-ssn"
 MULTIPLE_SESSIONS: Final = "amqp:multi-ssns-per-txn"
@@ -43,7 +43,7 @@ def granted_coordinator(requested: Coordinator) -> Coordinator:
 class CoordinatorLink(BoundLink):
     """A control link: it owns the transactions that it has declared, and rolls them back when it closes."""
 
-    def __init__(self, binding: "ConnectionBinding", link: ReceiverLink, attach: Attach) -> None:
+    def __init__(self, binding: ConnectionState, link: ReceiverLink, attach: Attach) -> None:
         super().__init__(binding, link)
         self.link: Final = link
         self._may_reject: Final = may_reject(attach.source)
@@ -105,7 +105,7 @@ class CoordinatorLink(BoundLink):
             for link, bound in self.binding.links.items()
             if link.session is session
         )
-        self.binding.xa_context(session).start(xid, flags, timeout_s, txn_id, local_work, now_us)
+        xa_context(self.binding, session).start(xid, flags, timeout_s, txn_id, local_work, now_us)
         return txn_id
 
     def _discharge(self, discharge: Discharge, delivery_id: int, now_us: int) -> None:

@@ -5,7 +5,7 @@ A branch is started on the coordinator and ended by a request to the management 
 session: so both are ordered with its transfers and dispositions.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, cast
 
 from postroom.amqp.engine.delivery import Delivery as WireDelivery
 from postroom.amqp.engine.session import Session
@@ -16,10 +16,8 @@ from postroom.manager.kernel.errors import XaError
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.transactions.xa_branch import XaSession
 from postroom.model.xa import XaCode, XaFlag, Xid, XidInvalid
+from postroom.server.kernel.connection_state import ConnectionState, SessionContext
 from postroom.server.links.outgoing_link import OutgoingLink
-
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
 
 XID_PARTS: Final = 3
 """Of a global-id: format id, gtrid and bqual."""
@@ -47,10 +45,18 @@ def _uint(what: str, value: object) -> int:
     return int(value)
 
 
-class XaContext:
+def xa_context(connection: ConnectionState, session: Session) -> "XaContext":
+    """What ``session`` is to XA, made when it is first asked for."""
+    context = connection.sessions.get(session)
+    if context is None:
+        context = connection.sessions[session] = XaContext(connection, session)
+    return cast(XaContext, context)
+
+
+class XaContext(SessionContext):
     """Of one session that has said a verb of XA."""
 
-    def __init__(self, binding: "ConnectionBinding", session: Session) -> None:
+    def __init__(self, binding: ConnectionState, session: Session) -> None:
         self._binding: Final = binding
         self._manager: Final = binding.broker.manager
         self._session: Final = session

@@ -22,7 +22,10 @@ from postroom.server.clock import WALL, Clock, monotonic_us
 from postroom.server.configuration.config import Config, ListenConfig
 from postroom.server.configuration.passwords import unmatched_hash, verify_password
 from postroom.server.connection.binding import ConnectionBinding
-from postroom.server.connection.broker import Broker, LedgerFace, Login
+from postroom.server.connection.broker import Broker
+from postroom.server.connection.sign_in import Login
+from postroom.server.kernel.broker_state import LedgerFace
+from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.listening.listeners import Listener, cannot_listen
 from postroom.server.listening.socket_connection import SocketConnection
 from postroom.server.listening.turns import Turns
@@ -99,7 +102,7 @@ class Service:
         self._loop = loop
         self._listeners = listeners
         self._servers: list[tuple[Listener, asyncio.Server]] = []
-        self._sockets: dict[ConnectionBinding, SocketConnection] = {}
+        self._sockets: dict[ConnectionState, SocketConnection] = {}
         self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="postroom-read")
         self._looking = ThreadPoolExecutor(1, thread_name_prefix="postroom-trace")
         """One look into the ledger's history at a time: no message waits for one."""
@@ -179,7 +182,7 @@ class Service:
         self._pool.shutdown()
         self._looking.shutdown(cancel_futures=True)
 
-    def cut(self, bindings: list[ConnectionBinding]) -> None:
+    def cut(self, bindings: list[ConnectionState]) -> None:
         """Cut their sockets at once."""
         for binding in bindings:
             connection = self._sockets.get(binding)
@@ -325,11 +328,11 @@ class Service:
             self._read_bodies()
         if broker.id_reads:
             self._read_ids()
-        if broker.ledger_queries:
+        if broker.management.ledger_queries:
             self._run_ledger_queries()
-        if broker.logins:
+        if broker.sign_ins.logins:
             self._check_logins()
-        if broker.wanted:
+        if broker.channels.wanted:
             self._open_wanted()
         if broker.wants_turn:
             self.turns.schedule()
@@ -388,8 +391,8 @@ class Service:
             )
 
     def _run_ledger_queries(self) -> None:
-        queries = self._broker.ledger_queries[:]
-        self._broker.ledger_queries.clear()
+        queries = self._broker.management.ledger_queries[:]
+        self._broker.management.ledger_queries.clear()
         for query in queries:
             reading = self._loop.run_in_executor(self._looking, query.run, self._tracer)
             reading.add_done_callback(functools.partial(self._have_queried, query))
@@ -405,15 +408,15 @@ class Service:
         self.turns.schedule()
 
     def _open_wanted(self) -> None:
-        wanted = self._broker.wanted[:]
-        self._broker.wanted.clear()
+        wanted = self._broker.channels.wanted[:]
+        self._broker.channels.wanted.clear()
         for outward in wanted:
             if not outward.over:
                 self._connecting.begin(outward)
 
     def _check_logins(self) -> None:
-        logins = self._broker.logins[:]
-        self._broker.logins.clear()
+        logins = self._broker.sign_ins.logins[:]
+        self._broker.sign_ins.logins.clear()
         for login in logins:
             stored = self._users[login.user][0] if login.user in self._users else self._no_user
             checking = self._loop.run_in_executor(self._pool, verify_password, login.password, stored)
@@ -422,7 +425,7 @@ class Service:
     def _have_checked(self, login: Login, checking: "asyncio.Future[bool]") -> None:
         if login.binding in self._sockets and not checking.cancelled():
             known = login.user in self._users
-            login.binding.login_decided(login.user, known and checking.result(), self.clock.now_us())
+            login.decided(login.user, known and checking.result(), self.clock.now_us())
             self.turns.schedule()
 
     # Timers.

@@ -3,8 +3,8 @@ broker has.
 
 One module of `entities` for each type of manageable entity, each a class with the face of
 `entity_type.EntityType`; `node` has the table of them and the operations about all (QUERY and the GETs).
-Requests and answers are plain values (`request`); `links` carries them. May import ``channels``, ``links``
-and ``configuration`` of the server.
+Requests and answers are plain values (`request`); `links` carries them. May import ``channels``, ``links``,
+``kernel`` and ``configuration`` of the server.
 """
 
 from postroom.server.management.node import Management

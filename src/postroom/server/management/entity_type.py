@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.management.request import (
     CONFLICT,
     CREATED,
@@ -18,9 +19,6 @@ from postroom.server.management.request import (
     RequestError,
     Response,
 )
-
-if TYPE_CHECKING:
-    from postroom.server.connection.broker import Broker
 
 T = TypeVar("T")
 Definition = TypeVar("Definition")
@@ -67,7 +65,7 @@ class UnlistedEntityType:
 class ListedEntityType(ABC, Generic[T]):
     """Rows and operations of an entity type whose things are somewhere at hand, all of one class."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: BrokerState) -> None:
         self.broker: Final = broker
         self.manager: Final = broker.manager
         self.columns: Final[Columns[T]] = {

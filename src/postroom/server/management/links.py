@@ -17,15 +17,17 @@ from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Message, Value, decode_message
 from postroom.manager.kernel.effects import PRESETTLED, Sink
 from postroom.manager.kernel.errors import ManagerError
-from postroom.server.links.bound_link import BoundLink
+from postroom.server.kernel.bound_link import BoundLink
+from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.links.requests import write_response
 from postroom.server.links.sink_context import SinkContext
+from postroom.server.links.xa_context import xa_context
 from postroom.server.logs import log
 from postroom.server.management import Later, Request, Response
+from postroom.server.management.node import management_of
 
 if TYPE_CHECKING:
     from postroom.amqp.engine.delivery import Delivery as WireDelivery
-    from postroom.server.connection.binding import ConnectionBinding
 
 REQUEST_CREDIT: Final = 100
 MAX_REQUEST_BYTES: Final = 1 << 20
@@ -41,7 +43,7 @@ LOGGED: Final = ("CREATE", "UPDATE", "DELETE", "PURGE", "HEURISTIC-COMMIT", "HEU
 class RequestLink(BoundLink):
     """A client sends requests to the management node."""
 
-    def __init__(self, binding: "ConnectionBinding", link: ReceiverLink) -> None:
+    def __init__(self, binding: ConnectionState, link: ReceiverLink) -> None:
         super().__init__(binding, link)
         self.link: Final = link
         self.address = MANAGEMENT_ADDRESS
@@ -101,11 +103,11 @@ class RequestLink(BoundLink):
             message.application_properties,
             body,
             binding.user,
-            lambda: binding.xa_context(session),
+            lambda: xa_context(binding, session),
             self._postpone,
             SinkContext(binding),
         )
-        response = self.binding.broker.management.perform(request, now_us)
+        response = management_of(self.binding.broker).perform(request, now_us)
         if isinstance(response, Later):
             self._expect(message, request, response)
             return
@@ -197,7 +199,7 @@ class RequestLink(BoundLink):
 class ReplyLink(BoundLink):
     """A client receives the answers of the management node; its target's address is the reply-to it uses."""
 
-    def __init__(self, binding: "ConnectionBinding", link: SenderLink, attach: Attach) -> None:
+    def __init__(self, binding: ConnectionState, link: SenderLink, attach: Attach) -> None:
         super().__init__(binding, link)
         self.link: Final = link
         self.address = MANAGEMENT_ADDRESS

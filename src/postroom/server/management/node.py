@@ -2,9 +2,10 @@
 them.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, cast
 
 from postroom.manager.kernel.errors import ManagerError
+from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.management.entities.brokers import Brokers
 from postroom.server.management.entities.channels import ChannelEntities
 from postroom.server.management.entities.connections import Connections
@@ -22,6 +23,7 @@ from postroom.server.management.entities.topics import Subscriptions, Topics
 from postroom.server.management.entities.transactions import Transactions
 from postroom.server.management.entities.xa_branches import Branches
 from postroom.server.management.entity_type import EntityType, Operation
+from postroom.server.management.ledger_queries import LedgerQuery
 from postroom.server.management.request import (
     BAD_REQUEST,
     NOT_IMPLEMENTED,
@@ -34,9 +36,6 @@ from postroom.server.management.request import (
     refusal,
 )
 
-if TYPE_CHECKING:
-    from postroom.server.connection.broker import Broker
-
 MANAGEMENT_TYPE: Final = "org.amqp.management"
 
 MAX_QUERY_ROWS: Final = 1_000
@@ -46,7 +45,9 @@ MAX_QUERY_ROWS: Final = 1_000
 class Management:
     """The management node of one broker."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: BrokerState) -> None:
+        self.ledger_queries: Final[list[LedgerQuery]] = []
+        """Looks into the ledger's history; have each run in the thread for them, and answer it."""
         self._manager: Final = broker.manager
         entity_types: list[EntityType] = [
             Queues(broker),
@@ -59,7 +60,7 @@ class Management:
             Connections(broker),
             Brokers(broker),
             LeaseEntities(broker),
-            LedgerEntities(broker),
+            LedgerEntities(self.ledger_queries),
             Messages(broker),
             SparkSubscriptions(broker),
             Transactions(broker),
@@ -155,3 +156,8 @@ def _page(entity_types: list[EntityType], offset: int, count: int) -> list[Attri
             break
         offset = max(0, offset - entity_type.count())
     return found
+
+
+def management_of(broker: BrokerState) -> Management:
+    """That of a broker."""
+    return cast(Management, broker.state(Management))

@@ -1,7 +1,7 @@
 """The broker itself, as the management node shows it: the one thing of its kind."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from postroom import __version__
 from postroom.manager.destinations import totals
@@ -9,14 +9,13 @@ from postroom.manager.kernel.options import QUEUE_DEFAULTS
 from postroom.manager.producing.blocked_sends import blocked_sends_of
 from postroom.manager.producing.quotas import quotas_of
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE
+from postroom.server.kernel.broker_state import BrokerState
+from postroom.server.links.registry import registry_of
 from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import OK, Attributes, Request, Response
 
-if TYPE_CHECKING:
-    from postroom.server.connection.broker import Broker
 
-
-class Brokers(ListedEntityType["Broker"]):
+class Brokers(ListedEntityType[BrokerState]):
     """Counts of the whole broker."""
 
     type: Final = BROKER_TYPE
@@ -24,13 +23,13 @@ class Brokers(ListedEntityType["Broker"]):
     def make_operations(self) -> Mapping[str, Operation]:
         return {"READ": self.read, "RESET-STATISTICS": self._reset}
 
-    def all(self) -> "Iterable[Broker]":
+    def all(self) -> "Iterable[BrokerState]":
         return [self.broker]
 
-    def find(self, request: Request) -> "Broker":
+    def find(self, request: Request) -> BrokerState:
         return self.broker
 
-    def name_of(self, thing: "Broker") -> str:
+    def name_of(self, thing: BrokerState) -> str:
         return BROKER_NAME
 
     def attribute_names(self) -> list[str]:
@@ -44,7 +43,7 @@ class Brokers(ListedEntityType["Broker"]):
         self.broker.connections_total = self.broker.connections_high
         return Response(OK, "reset", before)
 
-    def shown(self, thing: "Broker") -> Attributes:
+    def shown(self, thing: BrokerState) -> Attributes:
         broker = thing
         leases, core = broker.ledger.leases.all(), broker.manager.core
         quotas, blocked = quotas_of(core), blocked_sends_of(core)
@@ -59,7 +58,7 @@ class Brokers(ListedEntityType["Broker"]):
             "connections": len(broker.connections),
             "connections_high": broker.connections_high,
             "connections_total": broker.connections_total,
-            "kept_links": broker.registry.kept_count(),
+            "kept_links": registry_of(broker).kept_count(),
             "durable_through": broker.durable_through,
             "next_position": broker.ledger.builder.next_position,
             "unsynced_bytes": broker.unsynced_bytes(),

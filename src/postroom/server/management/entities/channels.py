@@ -12,6 +12,7 @@ from postroom.model.settings import types_of
 from postroom.server.channels.instance import ChannelInstance, LinkStatus, StopMode
 from postroom.server.channels.outbound_connection import Outward
 from postroom.server.channels.supervised_channel import Supervised
+from postroom.server.channels.supervisor import supervisor_of
 from postroom.server.management.entity_type import Columns, DefinedEntityType, Operation, same_named
 from postroom.server.management.request import (
     BAD_GATEWAY,
@@ -101,10 +102,10 @@ class ChannelEntities(DefinedEntityType[Supervised, ChannelDefinition]):
         return [*super().attribute_names(), *_STATUS]
 
     def all(self) -> Iterable[Supervised]:
-        return self.broker.channels.all()
+        return supervisor_of(self.broker).all()
 
     def find(self, request: Request) -> Supervised:
-        return self.broker.channels.find(request.required_name())
+        return supervisor_of(self.broker).find(request.required_name())
 
     def shown(self, thing: Supervised) -> Attributes:
         """Definition and status."""
@@ -127,13 +128,13 @@ class ChannelEntities(DefinedEntityType[Supervised, ChannelDefinition]):
         return {_SETTINGS[shown]: value for shown, value in found.items()}
 
     def define(self, definition: ChannelDefinition, now_us: int) -> Supervised:
-        return self.broker.channels.define(definition, now_us)
+        return supervisor_of(self.broker).define(definition, now_us)
 
     def alter(self, definition: ChannelDefinition, now_us: int) -> Supervised:
-        return self.broker.channels.alter(definition, now_us)
+        return supervisor_of(self.broker).alter(definition, now_us)
 
     def drop(self, name: str, now_us: int) -> None:
-        self.broker.channels.delete(name, now_us)
+        supervisor_of(self.broker).delete(name, now_us)
 
     # Commands.
 
@@ -155,18 +156,18 @@ class ChannelEntities(DefinedEntityType[Supervised, ChannelDefinition]):
         if isinstance(sequence, bool) or not isinstance(sequence, int):
             raise RequestError(BAD_REQUEST, f"sequence is {sequence!r}, must be a whole number")
         channel = self.find(request)
-        self.broker.channels.reset(channel.name, int(sequence), now_us)
+        supervisor_of(self.broker).reset(channel.name, int(sequence), now_us)
         return Response(OK, "reset", self.shown(channel))
 
     def _resolve(self, request: Request, now_us: int) -> Response:
         commit = _choice(request, "action", _DECISIONS, "")
         channel = self.find(request)
-        self.broker.channels.resolve(channel.name, commit, now_us)
+        supervisor_of(self.broker).resolve(channel.name, commit, now_us)
         return Response(OK, "resolved", self.shown(channel))
 
     def _ping(self, request: Request, now_us: int) -> Response | Later:
         ping = Ping(now_us)
-        ping.outward = self.broker.channels.open_ping(request.required_name(), ping)
+        ping.outward = supervisor_of(self.broker).open_ping(request.required_name(), ping)
         return ping.later
 
 

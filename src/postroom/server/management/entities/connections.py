@@ -1,22 +1,20 @@
 """Connections, as the management node shows them."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from postroom.model.entity_types import CONNECTION_TYPE
+from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.management.entity_type import Columns, ListedEntityType, Operation, same_named
 from postroom.server.management.request import NOT_FOUND, OK, Request, RequestError, Response
 
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
 
-
-class Connections(ListedEntityType["ConnectionBinding"]):
+class Connections(ListedEntityType[ConnectionState]):
     """The connections of one broker; a connection's name is its remote address."""
 
     type: Final = CONNECTION_TYPE
 
-    def make_columns(self) -> "Columns[ConnectionBinding]":
+    def make_columns(self) -> "Columns[ConnectionState]":
         """Who is connected, since when, with how many links, and what has gone over them."""
         return {
             **same_named("container_id", "user", "opened_us"),
@@ -31,16 +29,16 @@ class Connections(ListedEntityType["ConnectionBinding"]):
     def make_operations(self) -> Mapping[str, Operation]:
         return {"READ": self.read, "RESET-STATISTICS": self._reset}
 
-    def all(self) -> "Iterable[ConnectionBinding]":
+    def all(self) -> "Iterable[ConnectionState]":
         return self.broker.connections
 
-    def find(self, request: Request) -> "ConnectionBinding":
+    def find(self, request: Request) -> ConnectionState:
         for binding in self.broker.connections:
             if binding.remote == request.name:
                 return binding
         raise RequestError(NOT_FOUND, f"there is no connection from {request.name!r}")
 
-    def name_of(self, thing: "ConnectionBinding") -> str:
+    def name_of(self, thing: ConnectionState) -> str:
         return thing.remote
 
     def _reset(self, request: Request, now_us: int) -> Response:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from postroom.model.entity_types import DEAD_LETTER_HANDLER_TYPE
-from postroom.server.channels.dead_letter_handlers import QueueHandler
+from postroom.server.channels.dead_letter_handlers import QueueHandler, dead_letter_handlers_of
 from postroom.server.configuration.dead_letter_handlers import Loaded
 from postroom.server.management.entity_type import Columns, ListedEntityType, same_named
 from postroom.server.management.request import NOT_FOUND, Attributes, Request, RequestError
@@ -30,7 +30,7 @@ class DeadLetterHandlerEntities(ListedEntityType[QueueHandler | Loaded]):
         }
 
     def all(self) -> Iterable[QueueHandler | Loaded]:
-        handlers = self.broker.dead_letters
+        handlers = dead_letter_handlers_of(self.broker)
         return [*handlers.running, *handlers.refused]
 
     def find(self, request: Request) -> QueueHandler | Loaded:

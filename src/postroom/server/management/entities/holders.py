@@ -2,24 +2,22 @@
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.store_holders import BrowseLock, ConfirmIdHolder
 from postroom.manager.transactions.xa_branch import Branch, branches_of
 from postroom.model.codes import HolderKind
+from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.management.request import Attributes
-
-if TYPE_CHECKING:
-    from postroom.server.connection.broker import Broker
 
 MAX_SHOWN_HOLDERS: Final = 1000
 MAX_SCANNED_ENTRIES: Final = 100_000
 """Held messages that one request looks at."""
 
 
-def holders_of(broker: "Broker", queue: Queue) -> Attributes:
+def holders_of(broker: BrokerState, queue: Queue) -> Attributes:
     """Who holds how many messages of a queue or subscription."""
     consumers = [_of_consumer(each) for each in islice(queue.attached.consumers, MAX_SHOWN_HOLDERS)]
     spark = [
@@ -76,7 +74,7 @@ def _of_store(owner: object) -> Attributes:
     return {"lock_id": int(owner.id)} if isinstance(owner, BrowseLock) else {}
 
 
-def _transactions(broker: "Broker") -> dict[int, Attributes]:
+def _transactions(broker: BrokerState) -> dict[int, Attributes]:
     """What transactions and branches are known by, by their ids as holders."""
     found: dict[int, Attributes] = {}
     for binding in broker.connections:
@@ -96,5 +94,5 @@ def _transactions(broker: "Broker") -> dict[int, Attributes]:
     return found
 
 
-def _branches(broker: "Broker") -> Iterable[Branch]:
+def _branches(broker: BrokerState) -> Iterable[Branch]:
     return branches_of(broker.manager.core).by_xid.values()

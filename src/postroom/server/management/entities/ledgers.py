@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from postroom.ledger.reading.trace import MAX_RELATIONS, MessageId, TooManyMessages
 from postroom.model.codes import IdType
@@ -21,9 +21,6 @@ from postroom.server.management.request import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from postroom.server.connection.broker import Broker
-
 MAX_WAITING_QUERIES: Final = 100
 """Looks into the ledger that wait for their turn, of all clients."""
 
@@ -33,8 +30,9 @@ class LedgerEntities(UnlistedEntityType):
 
     type: Final = LEDGER_TYPE
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker: Final = broker
+    def __init__(self, queries: list[LedgerQuery]) -> None:
+        """``queries`` are run as they come, and answered."""
+        self._queries: Final = queries
         self._waiting: Final[set[LedgerQuery]] = set()
         self.operations: Final[Mapping[str, Operation]] = {
             "FIND-MESSAGES": self._find,
@@ -62,7 +60,7 @@ class LedgerEntities(UnlistedEntityType):
         later = Later(partial(self._cancel, query))
         query.then(partial(self._answer, query, later))
         self._waiting.add(query)
-        self._broker.ledger_queries.append(query)
+        self._queries.append(query)
         return later
 
     def _cancel(self, query: LedgerQuery) -> None:

@@ -1,15 +1,13 @@
 """Messages, as the management node puts, gets and changes them; there are too many to be listed as rows."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from postroom.model.entity_types import MESSAGE_TYPE
+from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.management.entity_type import Operation, UnlistedEntityType
 from postroom.server.management.operations.message_management import MessageManagement
 from postroom.server.management.operations.message_store import StoreOperations
-
-if TYPE_CHECKING:
-    from postroom.server.connection.broker import Broker
 
 
 class Messages(UnlistedEntityType):
@@ -17,7 +15,7 @@ class Messages(UnlistedEntityType):
 
     type: Final = MESSAGE_TYPE
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: BrokerState) -> None:
         self.operations: Final[Mapping[str, Operation]] = {
             **StoreOperations(broker).operations,
             **MessageManagement(broker).operations,

@@ -1,22 +1,20 @@
 """Local transactions that are open, as the management node shows them: to see who holds what for how long."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from postroom.manager.kernel.transaction import Transaction
 from postroom.model.entity_types import TRANSACTION_TYPE
+from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.management.entity_type import Columns, ListedEntityType, same_named
 from postroom.server.management.request import NOT_FOUND, Request, RequestError
-
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
 
 
 class Open(NamedTuple):
     """One transaction and whose it is."""
 
     transaction: Transaction
-    binding: "ConnectionBinding"
+    binding: ConnectionState
 
 
 class Transactions(ListedEntityType[Open]):

@@ -7,7 +7,7 @@ The request's name is a queue or subscription, its body a map of arguments
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from postroom.amqp.errors import AmqpError
@@ -30,6 +30,7 @@ from postroom.manager.queues.queue import Queue
 from postroom.model import numbers as n
 from postroom.model.codes import HolderKind
 from postroom.model.message import MessageHead
+from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.links.delivery_headers import changed_sections, header_of
 from postroom.server.management.arguments import US_A_MS, Arguments
 from postroom.server.management.operations.message_jobs import make_act, shown_acted
@@ -42,9 +43,6 @@ from postroom.server.management.request import (
     RequestError,
 )
 
-if TYPE_CHECKING:
-    from postroom.server.connection.broker import Broker
-
 DEFAULT_CURSOR_IDLE_S: Final = 300
 MAX_CURSOR_IDLE_S: Final = 86_400
 _US_A_S: Final = 1_000_000
@@ -53,7 +51,7 @@ _US_A_S: Final = 1_000_000
 class MessageManagement:
     """What an administrator asks for, on the queues of one broker."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: BrokerState) -> None:
         self._broker: Final = broker
         self._producer: Final = broker.manager.open_producer("import", broker.config.container_id, "")
         makers: Mapping[str, Make] = {

@@ -5,7 +5,7 @@ when they are there and durable; a request whose link goes before that is droppe
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from postroom.amqp.encoding.types import ULong
@@ -26,6 +26,7 @@ from postroom.manager.names.remote_queues import ResolvedName
 from postroom.manager.queues.queue import Queue
 from postroom.model.codes import IdType
 from postroom.model.ids import unpack_unique_id
+from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.links.delivery_headers import changed_sections, header_of
 from postroom.server.management.arguments import US_A_MS, Arguments
 from postroom.server.management.operations.tickets import Make, Ticket, asking_operations
@@ -36,16 +37,13 @@ from postroom.server.management.request import (
     RequestError,
 )
 
-if TYPE_CHECKING:
-    from postroom.server.connection.broker import Broker
-
 MAX_LEASE_MS: Final = 1 << 50
 
 
 class StoreOperations:
     """What an application of MQ Everyplace asks for, on the queues of one broker."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: BrokerState) -> None:
         self._broker: Final = broker
         self._options: Final = broker.manager.options
         self._producer: Final = broker.manager.open_producer("message-store", broker.config.container_id, "")

@@ -8,17 +8,16 @@ policy's event. Bounded in number and time by the options.
 import heapq
 import itertools
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final, cast
 
 from postroom.amqp.engine.delivery import Delivery
 from postroom.amqp.engine.link import Link
 from postroom.amqp.engine.session import Session
 from postroom.amqp.frames.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER, EXPIRY_SESSION_END
 from postroom.server.configuration.config import LimitsConfig
-from postroom.server.links.bound_link import BoundLink
-
-if TYPE_CHECKING:
-    from postroom.server.connection.binding import ConnectionBinding
+from postroom.server.kernel.bound_link import BoundLink
+from postroom.server.kernel.broker_state import BrokerState
+from postroom.server.kernel.connection_state import ConnectionState
 
 LinkKey = tuple[str, str, bool]
 US_PER_S: Final = 1_000_000
@@ -51,7 +50,7 @@ class Registry:
 
     def __init__(self, limits: LimitsConfig) -> None:
         self._limits = limits
-        self._containers: Final[dict[str, set[ConnectionBinding]]] = {}
+        self._containers: Final[dict[str, set[ConnectionState]]] = {}
         self._attached: Final[dict[LinkKey, BoundLink]] = {}
         self._kept: Final[dict[LinkKey, Kept]] = {}
         self._deadlines: Final[list[tuple[int, int, Kept]]] = []
@@ -59,15 +58,15 @@ class Registry:
 
     # Containers.
 
-    def opened(self, binding: "ConnectionBinding") -> None:
+    def opened(self, binding: ConnectionState) -> None:
         """``binding`` has told its container id."""
         self._containers.setdefault(binding.container_id, set()).add(binding)
 
-    def others_of(self, binding: "ConnectionBinding") -> list["ConnectionBinding"]:
+    def others_of(self, binding: ConnectionState) -> list[ConnectionState]:
         """The other connections that are open and have its container id."""
         return [each for each in self._containers.get(binding.container_id, set()) if each is not binding]
 
-    def connection_ended(self, binding: "ConnectionBinding", now_us: int) -> None:
+    def connection_ended(self, binding: ConnectionState, now_us: int) -> None:
         """``binding`` is over: its container id is free, and what was kept as long as it lived begins to
         run out.
         """
@@ -186,3 +185,8 @@ def _outlives(expiry_policy: str, how: Gone) -> bool:
     if expiry_policy == EXPIRY_CONNECTION_CLOSE:
         return how in (Gone.DETACHED, Gone.SESSION_ENDED)
     return False
+
+
+def registry_of(broker: BrokerState) -> Registry:
+    """That of a broker."""
+    return cast(Registry, broker.state(Registry))

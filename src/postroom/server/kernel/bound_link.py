@@ -15,13 +15,13 @@ from postroom.server.logs import log
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.transaction import Transaction
-    from postroom.server.connection.binding import ConnectionBinding
+    from postroom.server.kernel.connection_state import ConnectionState
 
 
 class BoundLink(Sink):
     """One attached link and what it is bound to. Methods that a kind of link can't be asked for raise."""
 
-    def __init__(self, binding: "ConnectionBinding", link: Link) -> None:
+    def __init__(self, binding: "ConnectionState", link: Link) -> None:
         super().__init__()
         self.binding = binding
         self.attached_link = link
@@ -66,6 +66,27 @@ class BoundLink(Sink):
 
     def end_acquisition(self, transaction: "Transaction", now_us: int) -> None:
         """``transaction`` is being discharged: nothing more is acquired in it."""
+
+    def decided(self, delivery_ids: list[int], committed: bool) -> None:
+        """The transaction of these outcomes is over: committed, they are settled; else the client keeps
+        them."""
+        raise NotImplementedError
+
+    def acquisition_decided(self, deliveries: list[WireDelivery], committed: bool) -> None:
+        """The transaction in which these were acquired is over."""
+        raise NotImplementedError
+
+    def waits_to_send(self) -> bool:
+        """Whether something waits for the window of its session."""
+        return False
+
+    def notify_when_sent(self, discharger: "BoundLink") -> None:
+        """``discharger`` hears (`unblocked`) when nothing waits to be sent; until then nothing follows."""
+        raise NotImplementedError
+
+    def tick(self, now_us: int) -> None:
+        """It is slowed down, and may have earned credit."""
+        raise NotImplementedError
 
     def may_acquire(self) -> bool:
         """Whether what it sends can be acquired in transactions (part 4, section 4.4.3)."""
@@ -127,7 +148,7 @@ class BoundLink(Sink):
     def end_terminus(self, now_us: int) -> None:
         """After `close`: the client has closed the link, not only detached it."""
 
-    def move_to(self, binding: "ConnectionBinding", link: Link) -> None:
+    def move_to(self, binding: "ConnectionState", link: Link) -> None:
         """It is being resumed on ``link``; what is said of the link of before concerns it no more."""
         self.attached_link.context = None
         self.answers_elsewhere = True
