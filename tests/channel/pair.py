@@ -11,10 +11,11 @@ from random import Random
 from typing import TypeVar
 
 from postroom.amqp.engine.connection import Connection
-from postroom.amqp.engine.events import Event, TransferReceived
+from postroom.amqp.engine.events import TransferReceived
 from postroom.amqp.engine.options import ConnectionOptions
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.outcomes import ACCEPTED
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.frames.sasl import ANONYMOUS

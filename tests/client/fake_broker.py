@@ -15,6 +15,7 @@ from postroom.amqp.engine import events
 from postroom.amqp.engine.link import Link
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState
 from postroom.amqp.frames.performatives import Coordinator, Error
 from postroom.amqp.frames.sasl import ANONYMOUS, PLAIN
@@ -172,7 +173,7 @@ class Peer(asyncio.Protocol):
         if self.socket is not None:
             self.socket.abort()
 
-    def handle(self, found: list[events.Event]) -> None:
+    def handle(self, found: list[Event]) -> None:
         for event in found:
             handler: Callable[[Any], None] | None = getattr(self, f"on_{type(event).__name__}", None)
             if handler is not None:

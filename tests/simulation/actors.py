@@ -11,7 +11,6 @@ from postroom.amqp.encoding.types import Symbol, ULong
 from postroom.amqp.engine.connection import CLOSED, Connection
 from postroom.amqp.engine.events import (
     DispositionReceived,
-    Event,
     LinkAttached,
     SenderDispositionReceived,
     TransferReceived,
@@ -19,6 +18,7 @@ from postroom.amqp.engine.events import (
 from postroom.amqp.engine.options import ConnectionOptions
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.outcomes import (
     ACCEPTED,
     Accepted,

@@ -13,9 +13,10 @@ from typing import Final
 from librt.strings import BytesWriter
 
 from postroom.amqp.encoding.types import Int, UInt
-from postroom.amqp.engine.events import Event, SenderDispositionReceived, TransferReceived
+from postroom.amqp.engine.events import SenderDispositionReceived, TransferReceived
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.outcomes import Declare, Declared, DeliveryState, Rejected, TransactionalState
 from postroom.amqp.frames.performatives import Coordinator, Source, Target
 from postroom.amqp.message.sections import Message

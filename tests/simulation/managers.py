@@ -1,8 +1,9 @@
 """Actors that ask the management node: they pause queues, and delete, move, replay and import messages."""
 
-from postroom.amqp.engine.events import Event, TransferReceived
+from postroom.amqp.engine.events import TransferReceived
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.outcomes import ACCEPTED
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.message.sections import Message, Properties, Value, decode_message

@@ -1,8 +1,9 @@
 """Subscribers that are not durable: what is published while a subscription has a link is for it."""
 
-from postroom.amqp.engine.events import Event, LinkAttached, TransferReceived
+from postroom.amqp.engine.events import LinkAttached, TransferReceived
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.extensions import SHARED_CAPABILITY, TOPIC_CAPABILITY
 from postroom.amqp.frames.outcomes import ACCEPTED, Accepted, DeliveryState
 from postroom.amqp.frames.performatives import Source, Target

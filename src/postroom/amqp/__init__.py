@@ -18,7 +18,6 @@ from postroom.amqp.engine.events import (
     CreditChanged,
     DispositionReceived,
     Drained,
-    Event,
     FlowReceived,
     LateDisposition,
     LateTransfer,

@@ -7,12 +7,13 @@ from typing import TypeVar
 from librt.strings import BytesWriter
 
 from postroom.amqp.engine.connection import Connection
-from postroom.amqp.engine.events import Event, LinkAttached, Opened, SaslInitReceived
+from postroom.amqp.engine.events import LinkAttached, Opened, SaslInitReceived
 from postroom.amqp.engine.link import Link
 from postroom.amqp.engine.options import ConnectionOptions
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.session import Session
+from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.frames import FrameDecoder, write_frame
 from postroom.amqp.frames.performatives import Attach, Begin, Flow, Open, Performative, Transfer
 from postroom.amqp.frames.termini import Source, Target

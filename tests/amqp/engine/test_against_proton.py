@@ -12,7 +12,6 @@ from postroom.amqp.engine.events import (
     CreditChanged,
     DispositionReceived,
     Drained,
-    Event,
     LinkAttached,
     LinkDetached,
     Opened,
@@ -23,6 +22,7 @@ from postroom.amqp.engine.events import (
 )
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.outcomes import Modified, Released
 from postroom.amqp.frames.performatives import ACCEPTED
 from tests.amqp.engine.engine_pair import of, only, server_options

@@ -11,7 +11,6 @@ from postroom.amqp.engine.connection import Connection
 from postroom.amqp.engine.events import (
     Closed,
     DispositionReceived,
-    Event,
     LinkDetached,
     ProtocolFailed,
     SaslInitReceived,
@@ -21,6 +20,7 @@ from postroom.amqp.engine.events import (
 )
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.performatives import ACCEPTED, Begin, Close, Detach, Disposition, End, Transfer
 from tests.amqp.engine.engine_pair import (
     BEGIN,

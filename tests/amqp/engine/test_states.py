@@ -6,8 +6,9 @@ import pytest
 
 from postroom.amqp import errors
 from postroom.amqp.engine import states
-from postroom.amqp.engine.events import Event, ProtocolFailed, SessionEnded
+from postroom.amqp.engine.events import ProtocolFailed, SessionEnded
 from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.performatives import (
     Begin,
     Close,

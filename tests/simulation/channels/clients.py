@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from postroom.amqp.engine.connection import Connection
 from postroom.amqp.engine.events import (
     DispositionReceived,
-    Event,
     SenderDispositionReceived,
     TransferReceived,
 )
 from postroom.amqp.engine.options import ConnectionOptions
+from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.outcomes import ACCEPTED, Accepted
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.message.sections import Data, Header, Message, Properties, decode_message

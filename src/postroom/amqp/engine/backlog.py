@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from postroom.amqp.engine.delivery import Delivery, Piece
+from postroom.amqp.engine.link_state import LinkState
 from postroom.amqp.engine.serial_numbers import serial_diff
 from postroom.amqp.engine.shared_state import Wire
 from postroom.amqp.engine.violations import UsageError
@@ -15,9 +16,6 @@ from postroom.amqp.errors import FRAME_SIZE_TOO_SMALL
 from postroom.amqp.frames.frames import write_frame
 from postroom.amqp.frames.outcomes import DeliveryState, TransactionalState
 from postroom.amqp.frames.performatives import Transfer
-
-if TYPE_CHECKING:
-    from postroom.amqp.engine.link import Link
 
 NOT_SENT: Final = -1
 """The id of a delivery of which no frame has been written: ids are given in the order of first frames,
@@ -139,7 +137,7 @@ class Backlog:
         if not delivery.settled:
             self.outgoing[delivery.id] = delivery
 
-    def unsent_of(self, link: Link) -> list[Delivery]:
+    def unsent_of(self, link: LinkState) -> list[Delivery]:
         """Unsettled deliveries of ``link`` of which nothing has been written yet."""
         waiting = self.pieces[self._head :]
         return [
@@ -148,7 +146,7 @@ class Backlog:
             if piece.first and piece.delivery.link is link and not piece.delivery.settled
         ]
 
-    def drop(self, link: Link) -> None:
+    def drop(self, link: LinkState) -> None:
         """Forget what waits of ``link``, which is detached."""
         if self.pieces:
             link.unsettled_count -= len(self.unsent_of(link))

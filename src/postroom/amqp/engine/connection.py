@@ -16,11 +16,11 @@ from mypy_extensions import i64
 
 from postroom.amqp.encoding.composite import Composite, Error
 from postroom.amqp.engine.deadlines import Deadlines
-from postroom.amqp.engine.events import Closed, Event, Opened, ProtocolFailed
+from postroom.amqp.engine.events import Closed, Opened, ProtocolFailed
 from postroom.amqp.engine.handshake import Handshake, Phase
 from postroom.amqp.engine.options import NEVER_US, ConnectionOptions
 from postroom.amqp.engine.session import Session
-from postroom.amqp.engine.shared_state import Wire
+from postroom.amqp.engine.shared_state import Event, SessionViolation, Wire
 from postroom.amqp.engine.states import (
     CLOSED,
     COLUMN_ATTACH,
@@ -42,7 +42,7 @@ from postroom.amqp.engine.states import (
     SESSION_TABLE,
     UNOPENED,
 )
-from postroom.amqp.engine.violations import ConnectionViolation, LinkViolation, SessionViolation, UsageError
+from postroom.amqp.engine.violations import ConnectionViolation, LinkViolation, UsageError
 from postroom.amqp.errors import (
     CONNECTION_FRAMING_ERROR,
     ILLEGAL_STATE,

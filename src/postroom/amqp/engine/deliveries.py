@@ -6,38 +6,32 @@ session, whatever the link, so that one disposition can speak of many.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from mypy_extensions import i64
 
 from postroom.amqp.engine.delivery import Delivery, present_ids
-from postroom.amqp.engine.events import DispositionReceived, LateDisposition, SenderDispositionReceived
-from postroom.amqp.engine.link import Link
-from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.link_state import LinkState
 from postroom.amqp.engine.serial_numbers import serial_diff
-from postroom.amqp.engine.shared_state import Wire
+from postroom.amqp.engine.shared_state import SessionState, SessionViolation, Wire
 from postroom.amqp.engine.states import CLOSED, OPEN
-from postroom.amqp.engine.violations import SessionViolation
 from postroom.amqp.errors import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED
 from postroom.amqp.frames.frames import write_disposition
 from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.amqp.frames.performatives import RECEIVER, SENDER, Disposition
-
-if TYPE_CHECKING:
-    from postroom.amqp.engine.session import Session
 
 
 @final
 class Deliveries:
     """A session's unsettled deliveries."""
 
-    def __init__(self, wire: Wire, channel: i64, session: Session) -> None:
+    def __init__(self, wire: Wire, channel: i64, session: SessionState) -> None:
         self.wire = wire
         self.channel = channel
         self.session = session
         self.outgoing: dict[int, Delivery] = {}
         """Ours, by id."""
-        self.incoming: dict[int, ReceiverLink] = {}
+        self.incoming: dict[int, LinkState] = {}
         """The peer's, by id: the link that each came on."""
         self._dropped: dict[int, None] = {}
         """Ours, by id, without an outcome: the link of each was closed or has failed."""
@@ -60,7 +54,7 @@ class Deliveries:
         self._expected_id = (id + 1) & 0xFFFF_FFFF
         return True
 
-    def track_received(self, link: ReceiverLink, id: i64) -> None:
+    def track_received(self, link: LinkState, id: i64) -> None:
         """An unsettled delivery has begun to arrive."""
         if len(self.incoming) >= self.wire.options.max_incoming_unsettled:
             raise SessionViolation(
@@ -71,7 +65,7 @@ class Deliveries:
         self.incoming[id] = link
         link.unsettled_count += 1
 
-    def is_unsettled(self, link: ReceiverLink, id: i64) -> bool:
+    def is_unsettled(self, link: LinkState, id: i64) -> bool:
         """Whether a delivery of that id came on the link and is unsettled."""
         return self.incoming.get(id) is link
 
@@ -85,7 +79,7 @@ class Deliveries:
             self._last_settled(link)
         return True
 
-    def _last_settled(self, link: Link) -> None:
+    def _last_settled(self, link: LinkState) -> None:
         """Nothing of a detached link lives on, so its name is free."""
         if link.remote_state == CLOSED:
             self.wire.forget(link)
@@ -116,8 +110,7 @@ class Deliveries:
         if not ids:
             return
         deliveries: list[Delivery] = []
-        event = DispositionReceived(self.session, deliveries, disposition.state, disposition.settled)
-        self.wire.events.append(event)
+        self.session.report_outcome(deliveries, disposition.state, disposition.settled)
         for id in ids:
             delivery = self.outgoing[id]
             delivery.state = disposition.state
@@ -135,16 +128,17 @@ class Deliveries:
         for id in late:
             del self._dropped[id]
         if late:
-            self.wire.events.append(LateDisposition(self.session, state))
+            self.session.report_late_outcome(state)
 
     def _on_sender_disposition(self, disposition: Disposition) -> None:
-        event: SenderDispositionReceived | None = None
+        came_on: LinkState | None = None
+        ids: list[int] = []
         for id in present_ids(self.incoming, disposition.first, disposition.last):
             link = self.incoming[id]
-            if event is None or event.link is not link:
-                event = SenderDispositionReceived(link, [], disposition.state, disposition.settled)
-                self.wire.events.append(event)
-            event.delivery_ids.append(id)
+            if link is not came_on:
+                came_on, ids = link, []
+                self.session.report_sender_state(link, ids, disposition.state, disposition.settled)
+            ids.append(id)
             if disposition.settled:
                 self.untrack_received(id)
 
@@ -184,13 +178,13 @@ class Deliveries:
 
     # --- a link goes
 
-    def outgoing_of(self, link: Link) -> list[Delivery]:
+    def outgoing_of(self, link: LinkState) -> list[Delivery]:
         """Our unsettled deliveries on ``link``, in order of sending."""
         if link.unsettled_count == 0:
             return []
         return [delivery for delivery in self.outgoing.values() if delivery.link is link]
 
-    def drop(self, link: Link) -> None:
+    def drop(self, link: LinkState) -> None:
         """Forget the deliveries of ``link``, which is detached for good."""
         if link.unsettled_count == 0:
             return

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from mypy_extensions import i64
 
+from postroom.amqp.engine.link_state import LinkState
 from postroom.amqp.frames.outcomes import DeliveryState
-
-if TYPE_CHECKING:
-    from postroom.amqp.engine.receiver import ReceiverLink
-    from postroom.amqp.engine.sender import SenderLink
 
 
 @final
@@ -23,7 +20,7 @@ class Delivery:
     __slots__ = ("context", "id", "link", "message_format", "settled", "state", "tag")
 
     def __init__(
-        self, id: i64, link: SenderLink, tag: bytes, message_format: i64, settled: bool, context: object
+        self, id: i64, link: LinkState, tag: bytes, message_format: i64, settled: bool, context: object
     ) -> None:
         self.id = id
         self.link = link
@@ -61,7 +58,7 @@ class Piece:
 
 
 def present_ids(
-    known: dict[int, Delivery] | dict[int, ReceiverLink] | dict[int, None], first: i64, last: i64
+    known: dict[int, Delivery] | dict[int, LinkState] | dict[int, None], first: i64, last: i64
 ) -> list[int]:
     """The ids of the range ``first`` .. ``last`` (serials, both included) that are in ``known``, oldest
     first.
@@ -75,7 +72,7 @@ def present_ids(
 
 
 def _present_in_range(
-    known: dict[int, Delivery] | dict[int, ReceiverLink] | dict[int, None], first: i64, count: i64
+    known: dict[int, Delivery] | dict[int, LinkState] | dict[int, None], first: i64, count: i64
 ) -> list[int]:
     found: list[int] = []
     id: i64 = first

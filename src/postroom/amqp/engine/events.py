@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from postroom.amqp.encoding.composite import Error
+from postroom.amqp.engine.shared_state import Event, SessionState
 from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.amqp.frames.performatives import Attach, Begin, Open
 
@@ -13,11 +14,6 @@ if TYPE_CHECKING:
     from postroom.amqp.engine.link import Link
     from postroom.amqp.engine.receiver import ReceiverLink
     from postroom.amqp.engine.sender import SenderLink
-    from postroom.amqp.engine.session import Session
-
-
-class Event:
-    """Base of all events."""
 
 
 @final
@@ -105,7 +101,7 @@ class SessionBegun(Event):
     was answered.
     """
 
-    def __init__(self, session: Session, begin: Begin, by_peer: bool) -> None:
+    def __init__(self, session: SessionState, begin: Begin, by_peer: bool) -> None:
         self.session = session
         self.begin = begin
         self.by_peer = by_peer
@@ -117,7 +113,7 @@ class SessionEnded(Event):
     ``error``.
     """
 
-    def __init__(self, session: Session, error: Error | None, local: bool) -> None:
+    def __init__(self, session: SessionState, error: Error | None, local: bool) -> None:
         self.session = session
         self.error = error
         self.local = local
@@ -205,7 +201,7 @@ class DispositionReceived(Event):
     """
 
     def __init__(
-        self, session: Session, deliveries: list[Delivery], state: DeliveryState | None, settled: bool
+        self, session: SessionState, deliveries: list[Delivery], state: DeliveryState | None, settled: bool
     ) -> None:
         self.session = session
         self.deliveries = deliveries
@@ -219,7 +215,7 @@ class LateDisposition(Event):
     failed, meanwhile: they mean nothing any more.
     """
 
-    def __init__(self, session: Session, state: DeliveryState) -> None:
+    def __init__(self, session: SessionState, state: DeliveryState) -> None:
         self.session = session
         self.state = state
 
@@ -230,7 +226,7 @@ class LateTransfer(Event):
     not taken, and its sender hears nothing of it.
     """
 
-    def __init__(self, session: Session, state: DeliveryState) -> None:
+    def __init__(self, session: SessionState, state: DeliveryState) -> None:
         self.session = session
         self.state = state
 

@@ -10,8 +10,9 @@ from typing import final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from postroom.amqp.engine.events import Event, SaslDone, SaslInitReceived, SaslResponseReceived
+from postroom.amqp.engine.events import SaslDone, SaslInitReceived, SaslResponseReceived
 from postroom.amqp.engine.options import MAX_SASL_FRAME_BYTES, ConnectionOptions, SaslClient
+from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.engine.violations import ConnectionViolation
 from postroom.amqp.errors import (
     CONNECTION_FRAMING_ERROR,

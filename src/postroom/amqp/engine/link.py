@@ -7,88 +7,36 @@ detach, steal.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-from mypy_extensions import i64
+from typing import Final
 
 from postroom.amqp.encoding.composite import Error
 from postroom.amqp.encoding.types import Symbol
 from postroom.amqp.engine.events import LinkDetached
-from postroom.amqp.engine.states import CLOSED, DISCARDING, OPEN, UNOPENED
-from postroom.amqp.engine.violations import SessionViolation, UsageError
+from postroom.amqp.engine.link_state import LinkState
+from postroom.amqp.engine.shared_state import SessionState, SessionViolation
+from postroom.amqp.engine.states import CLOSED, OPEN, UNOPENED
+from postroom.amqp.engine.violations import UsageError
 from postroom.amqp.errors import INVALID_FIELD, LINK_STOLEN
 from postroom.amqp.frames.outcomes import DeliveryState
-from postroom.amqp.frames.performatives import RECEIVER, SENDER, Attach, Detach, Flow
+from postroom.amqp.frames.performatives import RECEIVER, SENDER, Attach, Detach
 from postroom.amqp.frames.termini import Coordinator, Source, Target
 
-if TYPE_CHECKING:
-    from postroom.amqp.engine.session import Session
-
-NO_HANDLE: Final = -1
 TXN_ID: Final = Symbol("txn-id")
 """Property of a flow: `Link.txn_id`."""
 
 
-class Link:
-    """What sender and receiver have in common; ``context`` is the application's own."""
+class Link(LinkState):
+    """One end of a link, on its session."""
 
-    def __init__(self, session: Session, name: str, role: bool) -> None:
+    def __init__(self, session: SessionState, name: str, role: bool) -> None:
+        super().__init__(name, role)
         self.session = session
         self.wire = session.wire
-        self.name = name
-        self.role = role
-        """SENDER (False) or RECEIVER (True): what this end is."""
-        self.local_state: i64 = UNOPENED
-        self.remote_state: i64 = UNOPENED
-        self.handle: i64 = NO_HANDLE
-        self.remote_handle: i64 = NO_HANDLE
-        self.source: Source | None = None
-        """As stated by the end that decides it: the last attach that had one."""
-        self.target: Target | Coordinator | None = None
-        self.snd_settle_mode: i64 = 2
-        self.rcv_settle_mode: i64 = 0
-        self.attach: Attach | None = None
-        """Ours, as sent."""
-        self.peer_attach: Attach | None = None
-        """The peer's, with its properties, capabilities and unsettled map."""
-        self.peer_closed = False
-        """The peer's detach said closed: the answer must, too."""
-        self.dead = False
-        """Closed or failed on either end: its deliveries mean nothing any more. Without that they live on
-        while it is detached, and can be settled until the session ends (part 2, section 2.7.6)."""
-        self.delivery_count: i64 = 0
-        self.credit: i64 = 0
-        self.available: i64 = 0
-        """Sender: set by the application, told in flows. Receiver: what the sender last told."""
-        self.drain = False
-        self.txn_id: bytes | None = None
-        """The transaction in which the receiver wants to acquire what comes (part 4, section 4.4.3), as its
-        last flow says; a sender's application clears it when that is discharged."""
-        self.unsettled_count: i64 = 0
-        self.incomplete = False
-        """An unsettled map was too large for its attach: only resumed deliveries may pass (section 2.7.3)."""
-        self.max_message_size_bytes: i64 = 0
-        """Receiver: enforced while a message arrives. Sender: the peer's. 0: no limit."""
-        self.errant_frames: i64 = 0
-        self.reported = False
-        """The application has been told, or has itself brought about, that the link is detached."""
-        self.context: object = None
-
-    @property
-    def attached(self) -> bool:
-        """Both ends are attached."""
-        return self.local_state == OPEN and self.remote_state == OPEN
 
     @property
     def gone(self) -> bool:
         """This end is detached, or its session has ended: nothing more can be said on the link."""
         return self.local_state == CLOSED or self.session.local_state == CLOSED
-
-    def table_row(self) -> i64:
-        """The row of ``states.LINK_TABLE``."""
-        if self.local_state == CLOSED and self.remote_state == OPEN:
-            return DISCARDING
-        return self.remote_state
 
     # --- attach
 
@@ -282,10 +230,3 @@ class Link:
                 self.session.deliveries.drop(self)
             if self.remote_state == CLOSED:
                 self.session.free_handle_of(self)
-
-    def on_flow(self, flow: Flow) -> None:
-        """The peer's state of the link."""
-        raise NotImplementedError
-
-    def report_room(self) -> None:
-        """Deliveries were settled or the session's backlog has shrunk; only senders care."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from postroom.amqp.engine.events import Drained, FlowReceived, TransferReceived
 from postroom.amqp.engine.link import Link
 from postroom.amqp.engine.serial_numbers import serial_diff
+from postroom.amqp.engine.shared_state import SessionState
 from postroom.amqp.engine.states import OPEN
 from postroom.amqp.engine.violations import LinkViolation, UsageError
 from postroom.amqp.errors import (
@@ -28,9 +29,6 @@ from postroom.amqp.frames.performatives import (
     Transfer,
 )
 
-if TYPE_CHECKING:
-    from postroom.amqp.engine.session import Session
-
 _SPARE_TAGS: Final = 64
 """So many tags of settled deliveries may be kept, beside one for each that isn't."""
 
@@ -39,7 +37,7 @@ _SPARE_TAGS: Final = 64
 class ReceiverLink(Link):
     """The receiving end of a link."""
 
-    def __init__(self, session: Session, name: str) -> None:
+    def __init__(self, session: SessionState, name: str) -> None:
         super().__init__(session, name, RECEIVER)
         self._granted: i64 = 0
         """How many more messages may come: the credit, and what was under way when it was taken back."""

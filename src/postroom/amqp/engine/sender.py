@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
@@ -12,15 +12,13 @@ from postroom.amqp.engine.delivery import Delivery, Piece
 from postroom.amqp.engine.events import CreditChanged
 from postroom.amqp.engine.link import TXN_ID, Link
 from postroom.amqp.engine.serial_numbers import serial_diff
+from postroom.amqp.engine.shared_state import SessionState
 from postroom.amqp.engine.states import OPEN
 from postroom.amqp.engine.violations import LinkViolation, UsageError
 from postroom.amqp.errors import INVALID_FIELD, LINK_MESSAGE_SIZE_EXCEEDED, LINK_TRANSFER_LIMIT_EXCEEDED
 from postroom.amqp.frames.frames import MAX_FAST_TAG_BYTES, write_settled_transfer, write_transfer
 from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.amqp.frames.performatives import SENDER, SND_MIXED, SND_SETTLED, Flow
-
-if TYPE_CHECKING:
-    from postroom.amqp.engine.session import Session
 
 SETTLED_TAG: Final = b"-"
 """Of what is settled as it is sent: nobody speaks of it again."""
@@ -32,7 +30,7 @@ MAX_FAST_STATE_BYTES: Final = 200
 class SenderLink(Link):
     """The sending end of a link."""
 
-    def __init__(self, session: Session, name: str) -> None:
+    def __init__(self, session: SessionState, name: str) -> None:
         super().__init__(session, name, SENDER)
         self.capped = False
         """The application was told less credit than there is, and wants to know when there is room."""

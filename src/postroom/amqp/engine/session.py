@@ -16,15 +16,19 @@ from postroom.amqp.engine.backlog import Backlog
 from postroom.amqp.engine.deliveries import Deliveries
 from postroom.amqp.engine.delivery import Delivery
 from postroom.amqp.engine.events import (
+    DispositionReceived,
+    LateDisposition,
     LateTransfer,
     LinkAttached,
+    SenderDispositionReceived,
     SessionBegun,
     SessionEnded,
 )
 from postroom.amqp.engine.link import TXN_ID, Link
+from postroom.amqp.engine.link_state import LinkState
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
-from postroom.amqp.engine.shared_state import Wire
+from postroom.amqp.engine.shared_state import SessionState, SessionViolation, Wire
 from postroom.amqp.engine.states import (
     CLOSED,
     COLUMN_ATTACH,
@@ -39,7 +43,7 @@ from postroom.amqp.engine.states import (
     UNATTACHED,
     UNOPENED,
 )
-from postroom.amqp.engine.violations import ConnectionViolation, LinkViolation, SessionViolation, UsageError
+from postroom.amqp.engine.violations import ConnectionViolation, LinkViolation, UsageError
 from postroom.amqp.errors import (
     CONNECTION_FRAMING_ERROR,
     NOT_ALLOWED,
@@ -69,18 +73,13 @@ from postroom.amqp.frames.termini import Coordinator, Source, Target
 
 
 @final
-class Session:
-    """One session; ``context`` is the application's own."""
+class Session(SessionState):
+    """One session."""
 
     def __init__(self, wire: Wire, channel: i64) -> None:
+        super().__init__(wire, channel)
         options = wire.options
-        self.wire = wire
-        self.channel = channel
-        """Ours: what our frames carry."""
         self.remote_channel: i64 = -1
-        self.local_state: i64 = UNOPENED
-        self.remote_state: i64 = UNOPENED
-        self.context: object = None
         self.local_links: list[Link | None] = []
         """By our handle."""
         self.remote_links: list[Link | None] = []
@@ -134,15 +133,11 @@ class Session:
         self.wire.events.append(SessionBegun(self, begin, by_peer))
 
     def end(self, error: Error | None = None) -> None:
-        """End this side; the event SessionEnded comes with the peer's answer. No-op when it has ended
-        already.
-        """
         if self.local_state == OPEN:
             self.local_state = CLOSED
             self.wire.send_last(self.channel, End(error=error))
 
     def fail(self, error: Error) -> None:
-        """The peer broke a rule in this session: end it and tell the application."""
         self.report_ended(error, True)
         self.end(error)
 
@@ -176,7 +171,6 @@ class Session:
             self.on_detach(performative)
 
     def check_open(self) -> None:
-        """Raises UsageError unless this side of the session has begun and not ended."""
         if self.local_state != OPEN:
             raise UsageError(f"the session on channel {self.channel} is not open")
 
@@ -292,8 +286,7 @@ class Session:
         self.local_links[link.handle] = link
         self.wire.links[(link.name, link.role)] = link
 
-    def free_handle_of(self, link: Link) -> None:
-        """Both ends have detached: the handle is free again, and the name unless deliveries live on."""
+    def free_handle_of(self, link: LinkState) -> None:
         if self.local_links[link.handle] is link:
             self.local_links[link.handle] = None
         if link.unsettled_count == 0:
@@ -320,7 +313,7 @@ class Session:
         """The link that the peer's attach speaks of, and whether it is a new one."""
         old = self.wire.links.get((attach.name, not attach.role))
         if old is not None:
-            if old.remote_state == UNOPENED and old.session is self:
+            if isinstance(old, Link) and old.remote_state == UNOPENED and old.session is self:
                 return old, False
             old.replaced()
         link: Link = (
@@ -371,10 +364,7 @@ class Session:
 
     # --- flow
 
-    def send_flow(self, link: Link | None = None, echo: bool = False, drained: bool = False) -> None:
-        """Tell the peer this end's windows, and the state of ``link`` where one is given. It renews the
-        incoming window.
-        """
+    def send_flow(self, link: LinkState | None = None, echo: bool = False, drained: bool = False) -> None:
         self.incoming_window = self.wire.options.incoming_window_frames
         flow = Flow(
             self.incoming_window, self.backlog.next_outgoing_id, self.wire.options.outgoing_window_frames
@@ -396,7 +386,6 @@ class Session:
         write_flow(self.wire.writer, self.channel, flow)
 
     def renew_window(self) -> None:
-        """Called once a batch of bytes: what the peer can't know of yet, it can't have used."""
         if self.incoming_window <= self._low_window and self.local_state == OPEN:
             self.send_flow()
 
@@ -422,7 +411,6 @@ class Session:
             self.report_room()
 
     def report_room(self) -> None:
-        """A bound of the session is no longer near: tell the links that were given less credit for it."""
         for link in self.local_links:
             if link is not None:
                 link.report_room()
@@ -464,8 +452,21 @@ class Session:
                     f"transfers keep coming for link {link.name!r}, which was detached",
                 )
 
-    def unsettled_of(self, link: Link) -> list[Delivery]:
-        """The unsettled deliveries of a sender link, in order; those that still wait for the window too."""
+    # --- what deliveries report
+
+    def report_outcome(self, deliveries: list[Delivery], state: DeliveryState | None, settled: bool) -> None:
+        self.wire.events.append(DispositionReceived(self, deliveries, state, settled))
+
+    def report_late_outcome(self, state: DeliveryState) -> None:
+        self.wire.events.append(LateDisposition(self, state))
+
+    def report_sender_state(
+        self, link: LinkState, ids: list[int], state: DeliveryState | None, settled: bool
+    ) -> None:
+        assert isinstance(link, ReceiverLink)
+        self.wire.events.append(SenderDispositionReceived(link, ids, state, settled))
+
+    def unsettled_of(self, link: LinkState) -> list[Delivery]:
         if link.role == RECEIVER:
             return []
         return self.deliveries.outgoing_of(link) + self.backlog.unsent_of(link)

@@ -1,5 +1,5 @@
 """What the parts of one connection share: the bytes to send, the events to report, the bounds, the links by
-name.
+name; and what links and deliveries know of their session.
 """
 
 from __future__ import annotations
@@ -10,23 +10,30 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from postroom.amqp.encoding.composite import Error
-from postroom.amqp.engine.events import Event
+from postroom.amqp.engine.link_state import LinkState
 from postroom.amqp.engine.options import (
     MAX_ERROR_DESCRIPTION_CHARS,
     ConnectionOptions,
 )
+from postroom.amqp.engine.states import UNOPENED
 from postroom.amqp.engine.violations import UsageError
-from postroom.amqp.errors import FRAME_SIZE_TOO_SMALL
+from postroom.amqp.errors import FRAME_SIZE_TOO_SMALL, AmqpError
 from postroom.amqp.frames.frames import MIN_MAX_FRAME_BYTES, TRANSFER_OVERHEAD_BYTES, write_frame
+from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.amqp.frames.performatives import Attach, Close, Detach, End, Performative
 
 if TYPE_CHECKING:
-    from postroom.amqp.engine.link import Link
-    from postroom.amqp.engine.session import Session
+    from postroom.amqp.engine.backlog import Backlog
+    from postroom.amqp.engine.deliveries import Deliveries
+    from postroom.amqp.engine.delivery import Delivery
 
 
 MAX_KEPT_BUFFER_BYTES: Final = 256 * 1024
 """A buffer is used again, which saves growing it, unless it has become larger than this."""
+
+
+class Event:
+    """Base of all events."""
 
 
 @final
@@ -37,10 +44,10 @@ class Wire:
         self.options = options
         self.writer = BytesWriter()
         self.events: list[Event] = []
-        self.links: dict[tuple[str, bool], Link] = {}
+        self.links: dict[tuple[str, bool], LinkState] = {}
         """Links by name and local role, until both ends are detached and nothing of them is unsettled: what
         link stealing looks at."""
-        self.shrunk: list[Session] = []
+        self.shrunk: list[SessionState] = []
         """Sessions of which half of the incoming window has been used since it was renewed."""
         self.peer_max_frame_bytes: i64 = MIN_MAX_FRAME_BYTES
         self.max_payload_bytes: i64 = MIN_MAX_FRAME_BYTES - TRANSFER_OVERHEAD_BYTES
@@ -50,7 +57,7 @@ class Wire:
         self.peer_max_frame_bytes = size_bytes
         self.max_payload_bytes = size_bytes - TRANSFER_OVERHEAD_BYTES
 
-    def forget(self, link: Link) -> None:
+    def forget(self, link: LinkState) -> None:
         """The name of ``link`` means it no longer."""
         key = (link.name, link.role)
         if self.links.get(key) is link:
@@ -108,3 +115,77 @@ class Wire:
             unsettled = dict(list((unsettled or {}).items())[: len(unsettled or {}) // 2])
             attach.unsettled = unsettled
             attach.incomplete_unsettled = True
+
+
+class SessionState:
+    """What the links and deliveries of a session know of it; ``context`` is the application's own."""
+
+    deliveries: Deliveries
+    backlog: Backlog
+
+    def __init__(self, wire: Wire, channel: i64) -> None:
+        self.wire = wire
+        self.channel = channel
+        """Ours: what our frames carry."""
+        self.local_state: i64 = UNOPENED
+        self.remote_state: i64 = UNOPENED
+        self.context: object = None
+
+    def end(self, error: Error | None = None) -> None:
+        """End this side; the event SessionEnded comes with the peer's answer. No-op when it has ended
+        already.
+        """
+        raise NotImplementedError
+
+    def fail(self, error: Error) -> None:
+        """The peer broke a rule in this session: end it and tell the application."""
+        raise NotImplementedError
+
+    def check_open(self) -> None:
+        """Raises UsageError unless this side of the session has begun and not ended."""
+        raise NotImplementedError
+
+    def send_flow(self, link: LinkState | None = None, echo: bool = False, drained: bool = False) -> None:
+        """Tell the peer this end's windows, and the state of ``link`` where one is given. It renews the
+        incoming window.
+        """
+        raise NotImplementedError
+
+    def renew_window(self) -> None:
+        """Called once a batch of bytes: what the peer can't know of yet, it can't have used."""
+        raise NotImplementedError
+
+    def report_room(self) -> None:
+        """A bound of the session is no longer near: tell the links that were given less credit for it."""
+        raise NotImplementedError
+
+    def report_outcome(self, deliveries: list[Delivery], state: DeliveryState | None, settled: bool) -> None:
+        """The peer, as receiver, says ``state`` of ``deliveries``, which are filled in hereafter."""
+        raise NotImplementedError
+
+    def report_late_outcome(self, state: DeliveryState) -> None:
+        """The peer says ``state`` of deliveries that mean nothing any more."""
+        raise NotImplementedError
+
+    def report_sender_state(
+        self, link: LinkState, ids: list[int], state: DeliveryState | None, settled: bool
+    ) -> None:
+        """The peer, as sender, says ``state`` of what came on ``link``; ``ids`` are filled in hereafter."""
+        raise NotImplementedError
+
+    def free_handle_of(self, link: LinkState) -> None:
+        """Both ends have detached: the handle is free again, and the name unless deliveries live on."""
+        raise NotImplementedError
+
+    def unsettled_of(self, link: LinkState) -> list[Delivery]:
+        """The unsettled deliveries of a sender link, in order; those that still wait for the window too."""
+        raise NotImplementedError
+
+
+@final
+class SessionViolation(AmqpError):
+    """The peer broke a rule that costs it the session."""
+
+    def __init__(self, session: SessionState, condition: str, description: str) -> None:
+        super().__init__(condition, description)
+        self.session: Final = session

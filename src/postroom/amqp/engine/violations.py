@@ -4,13 +4,10 @@ application raises.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
+from postroom.amqp.engine.link_state import LinkState
 from postroom.amqp.errors import ILLEGAL_STATE, AmqpError
-
-if TYPE_CHECKING:
-    from postroom.amqp.engine.link import Link
-    from postroom.amqp.engine.session import Session
 
 
 @final
@@ -30,18 +27,9 @@ class ConnectionViolation(AmqpError):
 
 
 @final
-class SessionViolation(AmqpError):
-    """The peer broke a rule that costs it the session."""
-
-    def __init__(self, session: Session, condition: str, description: str) -> None:
-        super().__init__(condition, description)
-        self.session: Final = session
-
-
-@final
 class LinkViolation(AmqpError):
     """The peer broke a rule that costs it the link."""
 
-    def __init__(self, link: Link, condition: str, description: str) -> None:
+    def __init__(self, link: LinkState, condition: str, description: str) -> None:
         super().__init__(condition, description)
         self.link: Final = link

@@ -17,6 +17,7 @@ from postroom.amqp.engine.connection import Connection as Engine
 from postroom.amqp.engine.link import Link
 from postroom.amqp.engine.options import NEVER_US, ConnectionOptions
 from postroom.amqp.engine.session import Session as EngineSession
+from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.errors import CONNECTION_REDIRECT, NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS
 from postroom.amqp.extensions import ESTABLISHMENT_FAILED, SOLE_CONNECTION
 from postroom.amqp.frames.performatives import Error, Open
@@ -127,7 +128,7 @@ class Transport(Waited, asyncio.Protocol):
         self._before_flush: list[LinkHandler] = []
         self._opened: asyncio.Future[Open] = self.future()
         self._ended: asyncio.Future[None] = self.loop.create_future()
-        self._handlers: dict[type[events.Event], Callable[[Any], None]] = {
+        self._handlers: dict[type[Event], Callable[[Any], None]] = {
             events.SaslDone: self._on_sasl_done,
             events.Opened: self._on_opened,
             events.Closed: self._on_closed,
@@ -232,7 +233,7 @@ class Transport(Waited, asyncio.Protocol):
 
     # --- events
 
-    def _dispatch(self, found: list[events.Event]) -> None:
+    def _dispatch(self, found: list[Event]) -> None:
         # The end of the connection first: links are reported detached before it, and should know why.
         for event in sorted(found, key=lambda event: not isinstance(event, ENDS)):
             handler = self._handlers.get(type(event))

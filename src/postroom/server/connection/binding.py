@@ -15,7 +15,6 @@ from postroom.amqp.engine.events import (
     Closed,
     CreditChanged,
     DispositionReceived,
-    Event,
     LateDisposition,
     LateTransfer,
     LinkAttached,
@@ -30,8 +29,10 @@ from postroom.amqp.engine.events import (
     TransferReceived,
 )
 from postroom.amqp.engine.link import TXN_ID, Link
+from postroom.amqp.engine.link_state import LinkState
 from postroom.amqp.engine.options import ConnectionOptions
 from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.errors import (
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
@@ -189,13 +190,13 @@ class ConnectionBinding(ConnectionState):
         if all(delivery.link is first_link for delivery in deliveries):
             self._dispose(first_link, deliveries, event)
             return
-        by_link: dict[Link, list[WireDelivery]] = {}
+        by_link: dict[LinkState, list[WireDelivery]] = {}
         for delivery in deliveries:
             by_link.setdefault(delivery.link, []).append(delivery)
         for link, some in by_link.items():
             self._dispose(link, some, event)
 
-    def _dispose(self, link: Link, deliveries: list[WireDelivery], event: DispositionReceived) -> None:
+    def _dispose(self, link: LinkState, deliveries: list[WireDelivery], event: DispositionReceived) -> None:
         bound = link.context
         if isinstance(bound, BoundLink):
             bound.disposed(deliveries, event.state, event.settled, self._now_us)

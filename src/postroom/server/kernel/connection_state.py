@@ -7,13 +7,15 @@ import logging
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import mypyc_attr
+
 from postroom.amqp.encoding.composite import Error
 from postroom.amqp.engine.connection import Connection
 from postroom.amqp.engine.delivery import Delivery as WireDelivery
 from postroom.amqp.engine.link import Link
 from postroom.amqp.engine.options import ConnectionOptions
 from postroom.amqp.engine.sender import SenderLink
-from postroom.amqp.engine.session import Session
+from postroom.amqp.engine.shared_state import SessionState
 from postroom.amqp.errors import CONNECTION_FORCED, INTERNAL_ERROR
 from postroom.amqp.frames.outcomes import RELEASED, DeliveryState, Received, TransactionalState
 from postroom.manager.kernel.entry import Entry
@@ -34,6 +36,7 @@ class EnforcementPolicy(IntEnum):
     CLOSE_EXISTING = 1
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SessionContext:
     """What a session is to somebody, as long as it lives."""
 
@@ -66,7 +69,7 @@ class ConnectionState:
         self.transactions: Final[dict[bytes, Transaction]] = {}
         self.branches: Final[dict[bytes, Transaction]] = {}
         """XA branches that its sessions work on, and sink branches that began on it, by their ids here."""
-        self.sessions: Final[dict[Session, SessionContext]] = {}
+        self.sessions: Final[dict[SessionState, SessionContext]] = {}
         """What its sessions are to XA."""
         self.retired: Final[dict[Transaction, dict[BoundLink, list[int]]]] = {}
         """Unsettled outcomes that wait for the end of their transaction: delivery ids by link."""

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from postroom.amqp.engine.delivery import Delivery
 from postroom.amqp.engine.link import Link
-from postroom.amqp.engine.session import Session
+from postroom.amqp.engine.shared_state import SessionState
 from postroom.amqp.frames.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER, EXPIRY_SESSION_END
 from postroom.server.configuration.config import LimitsConfig
 from postroom.server.kernel.bound_link import BoundLink
@@ -37,7 +37,7 @@ class Gone(IntEnum):
 class Kept:
     """A link that is gone and may be resumed."""
 
-    def __init__(self, key: LinkKey, bound: BoundLink, session: Session) -> None:
+    def __init__(self, key: LinkKey, bound: BoundLink, session: SessionState) -> None:
         self.key: Final = key
         self.bound: Final = bound
         self.session: Final = session
@@ -79,7 +79,7 @@ class Registry:
             if kept.due_us == 0 and kept.bound.binding is binding:
                 self._start_clock(kept, now_us)
 
-    def session_ended(self, session: Session, now_us: int) -> None:
+    def session_ended(self, session: SessionState, now_us: int) -> None:
         """What was kept as long as ``session`` lived begins to run out."""
         for kept in list(self._kept.values()):
             if (

@@ -8,7 +8,7 @@ session: so both are ordered with its transfers and dispositions.
 from typing import Final, cast
 
 from postroom.amqp.engine.delivery import Delivery as WireDelivery
-from postroom.amqp.engine.session import Session
+from postroom.amqp.engine.shared_state import SessionState
 from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, TransactionalState
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.entry import Entry
@@ -45,7 +45,7 @@ def _uint(what: str, value: object) -> int:
     return int(value)
 
 
-def xa_context(connection: ConnectionState, session: Session) -> "XaContext":
+def xa_context(connection: ConnectionState, session: SessionState) -> "XaContext":
     """What ``session`` is to XA, made when it is first asked for."""
     context = connection.sessions.get(session)
     if context is None:
@@ -56,7 +56,7 @@ def xa_context(connection: ConnectionState, session: Session) -> "XaContext":
 class XaContext(SessionContext):
     """Of one session that has said a verb of XA."""
 
-    def __init__(self, binding: ConnectionState, session: Session) -> None:
+    def __init__(self, binding: ConnectionState, session: SessionState) -> None:
         self._binding: Final = binding
         self._manager: Final = binding.broker.manager
         self._session: Final = session
