@@ -71,6 +71,7 @@ class Bench:
             effects = self.manager.take_effects()
             self.manager.durable(self.ledger.flush(), NOW_US)
             for delivery in effects.deliveries:
+                assert isinstance(delivery.consumer, Consumer)
                 self.delivered.append((delivery.consumer, int(delivery.entry.serial)))
             for fetch in effects.fetches:
                 self.fetches += 1

@@ -80,6 +80,7 @@ class Bench:
                 bodies = self.ledger.read_bodies(fetch.wanted)
                 self.manager.fetched(fetch.entries, [bytes(body) for body in bodies], self.now_us)  # type: ignore[arg-type]
             for delivery in effects.deliveries:
+                assert isinstance(delivery.consumer, Consumer)
                 self.manager.accept(delivery.consumer, delivery.entry, self.now_us)
             if self.manager.next_deadline_us() == self.now_us:
                 self.manager.on_time(self.now_us)

@@ -209,7 +209,7 @@ def test_deleting_a_queue_detaches_its_consumers_and_ends_its_entries() -> None:
     queue = world.queue()
     for _ in range(20):
         world.put(queue)
-    consumer, browser = world.consumer(queue, credit=3), world.consumer(queue, browse=True)
+    consumer, browser = world.consumer(queue, credit=3), world.browser(queue)
     world.turn()
     assert world.manager.delete_queue("q", False, False, world.now_us) == 20
     world.turn()

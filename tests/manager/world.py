@@ -9,8 +9,9 @@ from postroom.ledger.format.block import BlockBuilder
 from postroom.ledger.format.records import ARRIVAL, TRANSITION, RecordType
 from postroom.ledger.reading.message_id_hash import hash_id
 from postroom.ledger.storage.body_requests import Body, BodyPlace
+from postroom.manager.consuming.browser import Browser
 from postroom.manager.consuming.settlement import Modification
-from postroom.manager.kernel.consumer import Consumer, Producer
+from postroom.manager.kernel.consumer import Consumer, Producer, QueueReader
 from postroom.manager.kernel.effects import Delivery, Effects, IdRead, Sink
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.options import ConsumerOptions, ManagerOptions, QueueDefinition
@@ -162,7 +163,14 @@ class World:
             self.manager.set_credit(consumer, credit, False, self.now_us)
         return consumer
 
-    def credit(self, consumer: Consumer, credit: int, drain: bool = False) -> None:
+    def browser(self, queue: Queue, credit: int = 0, selector: str = "") -> Browser:
+        options = ConsumerOptions(selector=selector)
+        browser = self.manager.open_browser(queue, TestSink("browser"), options, self.now_us)
+        if credit:
+            self.manager.set_credit(browser, credit, False, self.now_us)
+        return browser
+
+    def credit(self, consumer: QueueReader, credit: int, drain: bool = False) -> None:
         self.manager.set_credit(consumer, credit, drain, self.now_us)
 
     def accept(self, consumer: Consumer, entry: Entry, transaction: Transaction | None = None) -> None:
@@ -174,8 +182,8 @@ class World:
     def fail(self, consumer: Consumer, entry: Entry, not_here: bool = False) -> None:
         self.manager.modify(consumer, entry, Modification(True, not_here), self.now_us)
 
-    def close(self, consumer: Consumer, lost: bool = False) -> None:
-        self.manager.close_consumer(consumer, self.now_us, lost)
+    def close(self, consumer: QueueReader, lost: bool = False) -> None:
+        self.manager.close_reader(consumer, self.now_us, lost)
 
     # Turns and time.
 

@@ -26,7 +26,7 @@ from postroom.manager.channels.triggering import TransmissionQueueListener, Trig
 from postroom.manager.consuming import registry as consumers
 from postroom.manager.consuming import settlement
 from postroom.manager.consuming.body_fetch import BodyFetchPart
-from postroom.manager.consuming.browser import BrowserPart
+from postroom.manager.consuming.browser import Browser, BrowserPart
 from postroom.manager.consuming.dispatch import DispatchPart
 from postroom.manager.consuming.registry import ConsumerPart
 from postroom.manager.consuming.selection import SelectorPart
@@ -37,7 +37,7 @@ from postroom.manager.destinations import tap
 from postroom.manager.destinations.tables import Destinations, destinations_of
 from postroom.manager.destinations.topic import Topic
 from postroom.manager.destinations.topic_subscriptions import TopicSubscriptions, forsake
-from postroom.manager.kernel.consumer import Consumer, Producer
+from postroom.manager.kernel.consumer import Consumer, Producer, QueueReader
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Effects, IdRead, Sink
@@ -428,16 +428,20 @@ class QueueManager(ResourceManager):
     # -- consuming
 
     def open_consumer(self, queue: Queue, sink: Sink, options: ConsumerOptions, now_us: i64) -> Consumer:
-        """Bind a consumer or browser; it gets nothing before it has credit. Raises AccessRefused,
-        LimitExceeded."""
+        """Bind a consumer; it gets nothing before it has credit. Raises AccessRefused, LimitExceeded."""
         self.core.begin(now_us)
         return consumers.open_consumer(self.core, queue, sink, options)
 
-    def set_credit(self, consumer: Consumer, credit: i64, drain: bool, now_us: i64) -> None:
-        """The consumer can take ``credit`` more entries now. ``drain``: what can't be used now is given
+    def open_browser(self, queue: Queue, sink: Sink, options: ConsumerOptions, now_us: i64) -> Browser:
+        """Bind a browser; it gets nothing before it has credit. Raises LimitExceeded."""
+        self.core.begin(now_us)
+        return consumers.open_browser(self.core, queue, sink, options)
+
+    def set_credit(self, reader: QueueReader, credit: i64, drain: bool, now_us: i64) -> None:
+        """The reader can take ``credit`` more entries now. ``drain``: what can't be used now is given
         up."""
         self.core.begin(now_us)
-        consumers.set_credit(self.core, consumer, credit, drain)
+        consumers.set_credit(self.core, reader, credit, drain)
         turn.finish(self.core)
 
     def accept(
@@ -519,10 +523,10 @@ class QueueManager(ResourceManager):
             receipt.description = description
         self._settled(consumer, token)
 
-    def close_consumer(self, consumer: Consumer, now_us: i64, lost: bool) -> None:
+    def close_reader(self, reader: QueueReader, now_us: i64, lost: bool) -> None:
         """It is gone: what it holds goes back, as released or (``lost``) as by a lost link."""
         self.core.begin(now_us)
-        consumers.close_consumer(self.core, consumer, lost)
+        consumers.close_reader(self.core, reader, lost)
         turn.finish(self.core)
 
     def suspend_consumer(self, consumer: Consumer, timeout_us: i64, now_us: i64) -> bool:

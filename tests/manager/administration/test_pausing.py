@@ -135,7 +135,7 @@ def test_paused_consumption_is_an_empty_queue_to_consumers_and_none_to_browsers(
     pause(world, queue, CONSUMPTION)
     consumer = world.consumer(queue)
     world.credit(consumer, 1, drain=True)
-    world.consumer(queue, credit=5, browse=True)
+    world.browser(queue, credit=5)
     late = world.consumer(queue, credit=1)
     world.put(queue, b"two")
     world.turn()

@@ -12,7 +12,7 @@ def test_a_browser_sees_everything_in_order_and_takes_nothing(world: World) -> N
     queue = world.queue()
     for priority, body in [(4, b"a"), (9, b"high"), (4, b"b")]:
         world.put(queue, body, priority=priority)
-    browser = world.consumer(queue, browse=True)
+    browser = world.browser(queue)
     world.credit(browser, 10, drain=True)
     assert world.turn() == [b"high", b"a", b"b"]
     assert all(delivery.copied for delivery in world.delivered)
@@ -24,7 +24,7 @@ def test_a_browser_with_little_credit_goes_on_where_it_was(world: World) -> None
     queue = world.queue()
     for body in (b"1", b"2", b"3"):
         world.put(queue, body)
-    browser = world.consumer(queue, browse=True, credit=2)
+    browser = world.browser(queue, credit=2)
     assert world.turn() == [b"1", b"2"]
     world.credit(browser, 2)
     assert world.turn() == [b"3"]
@@ -41,7 +41,7 @@ def test_held_and_expired_entries_are_not_seen(world: World) -> None:
     world.turn()
     assert len(consumer.held) == 1
     world.now_us += 6_000
-    browser = world.consumer(queue, browse=True, credit=10)
+    browser = world.browser(queue, credit=10)
     assert world.turn() == [b"free"]
     assert browser.credit == 9
 
@@ -54,7 +54,7 @@ def test_a_browser_reads_the_backlog_from_disk_in_batches(count: int) -> None:
     for body in bodies:
         world.put(queue, body)
     world.turn()
-    browser = world.consumer(queue, browse=True)
+    browser = world.browser(queue)
     world.credit(browser, 2000, drain=True)
     assert world.turn() == bodies
     assert world.drained == [browser]
@@ -67,7 +67,7 @@ def test_browsing_while_others_consume_sees_each_entry_at_most_once(world: World
     for number in range(30):
         world.put(queue, b"%02d" % number)
     world.turn()
-    browser, consumer = world.consumer(queue, browse=True), world.consumer(queue)
+    browser, consumer = world.browser(queue), world.consumer(queue)
     seen: list[bytes] = []
     for _ in range(10):
         world.credit(browser, 2)
@@ -86,7 +86,7 @@ def test_bodies_of_a_batch_are_bounded_in_bytes() -> None:
     for number in range(9):
         world.put(queue, b"%d" % number * 1000)
     world.turn()
-    browser = world.consumer(queue, browse=True)
+    browser = world.browser(queue)
     world.credit(browser, 100, drain=True)
     assert len(world.turn()) == 9
     assert world.fetches == 3
@@ -99,7 +99,7 @@ def test_a_copy_whose_body_has_gone_or_is_damaged_is_left_out(missing: Body) -> 
     for number in range(3):
         world.put(queue, b"%d" % number)
     world.turn()
-    browser = world.consumer(queue, browse=True)
+    browser = world.browser(queue)
     world.credit(browser, 10, drain=True)
     (fetch,) = world.manager.take_effects().fetches
     world.manager.fetched(fetch.entries, [b"0", missing, b"2"], world.now_us)
@@ -117,6 +117,6 @@ def test_after_a_restart_a_browser_sees_objects_and_packed_entries_in_one_order(
     world.put(queue, b"last")
     world.turn()
     world.restart()
-    browser = world.consumer(world.manager.queue("q"), browse=True)
+    browser = world.browser(world.manager.queue("q"))
     world.credit(browser, 10, drain=True)
     assert world.turn() == [b"first", b"born", b"last"]

@@ -56,7 +56,7 @@ def test_consumers_are_limited_by_queue_and_queue_manager() -> None:
 def test_browsers_do_not_count_as_consumers(world: World) -> None:
     queue = world.queue(access="exclusive", standby=False, max_consumers=1)
     world.consumer(queue)
-    world.consumer(queue, browse=True)
+    world.browser(queue)
     assert queue.statistics.consumers == 1
 
 

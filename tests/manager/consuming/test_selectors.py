@@ -313,7 +313,7 @@ def test_a_deep_queue_is_walked_once_while_messages_keep_coming() -> None:
 def test_browsing_with_a_selector(world: World) -> None:
     queue = world.queue()
     fill(world, queue, 60)
-    browser = world.consumer(queue, browse=True, selector="color = 3")
+    browser = world.browser(queue, selector="color = 3")
     world.credit(browser, 5)
     assert turn(world) == ["3", "8", "13", "18", "23"]
     world.credit(browser, 100, drain=True)

@@ -213,7 +213,7 @@ class Machine(RuleBasedStateMachine):
         self.reference.rest()
         self.adopt_assigned()
         for delivery in self.world.delivered[self.seen :]:
-            if not delivery.consumer.browse:
+            if isinstance(delivery.consumer, Consumer):
                 self.adopt_before(delivery.entry)
                 self._check_delivery(delivery)
         self.check_assigned()

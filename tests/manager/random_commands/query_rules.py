@@ -55,7 +55,7 @@ class Looking(Machine):
     @rule(name=st.sampled_from(QUEUES), wanted=st.sampled_from([None, None, 0, 1]))
     def browse(self, name: str, wanted: int | None) -> None:
         place = self.reference.places[name]
-        browser = self.world.consumer(self.queue(name), browse=True, selector=TEXTS[wanted])
+        browser = self.world.browser(self.queue(name), selector=TEXTS[wanted])
         self.world.credit(browser, 1000, drain=True)
         self.rest()
         seen = [delivery.body for delivery in self.world.delivered if delivery.consumer is browser]

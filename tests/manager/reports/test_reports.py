@@ -135,7 +135,7 @@ def test_browsing_and_going_back_confirm_nothing(world: World) -> None:
     queue = world.manager.queue("q")
     put(world, queue, asking(Report.COD | Report.COA))
     assert [report.feedback for report in on(world)] == [259]
-    world.consumer(queue, 5, browse=True)
+    world.browser(queue, 5)
     consumer = world.consumer(queue, 1)
     world.turn()
     world.release(consumer, world.held(consumer)[0])

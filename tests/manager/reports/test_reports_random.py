@@ -97,7 +97,7 @@ class Run:
         self.due[258] += sum(word & 0xE00000 != 0 for word, expires in waiting if expires)
 
     def waiting(self) -> list[tuple[int, bool]]:
-        browser = self.world.consumer(self.world.manager.queue("q"), 1000, browse=True)
+        browser = self.world.browser(self.world.manager.queue("q"), 1000)
         before = len(self.world.delivered)
         self.world.turn()
         found = [

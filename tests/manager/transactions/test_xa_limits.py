@@ -239,7 +239,7 @@ def test_who_binds_with_whom(world: World, there: bool, access: str, comes: bool
     else:
         with pytest.raises(AccessRefused, match="XA"):
             world.consumer(queue, xa=comes)
-    world.consumer(queue, browse=True)  # takes nothing, so it is in nobody's way
+    world.browser(queue)  # takes nothing, so it is in nobody's way
     world.close(first)
 
 

@@ -32,7 +32,7 @@ def die(world: LedgerWorld, count: int = 1, condition: str = "app:broken", durab
 
 
 def letters(world: LedgerWorld) -> list[dict[str, object] | None]:
-    browser = world.consumer(world.manager.queue("dead"), 1000, browse=True)
+    browser = world.browser(world.manager.queue("dead"), 1000)
     before = len(world.delivered)
     world.turn()
     found = [delivery.annotations for delivery in world.delivered[before:]]

@@ -41,8 +41,8 @@ CHANNEL_MUTATIONS: dict[str, Mutation] = {
     ),
     "lost-link-forwards-what-is-in-doubt": _mutation(
         "manager/channels/sending_end.py",
-        "    consumers.close_consumer(core, end.consumer, False)\n",
-        "    consumers.close_consumer(core, end.consumer, False)\n"
+        "    consumers.close_reader(core, end.consumer, False)\n",
+        "    consumers.close_reader(core, end.consumer, False)\n"
         "    for batch in end.in_doubt:\n        _decided(channel, batch)\n        forward(core, batch)\n",
     ),
     "half-a-batch-stays-when-the-link-is-lost": _mutation(

@@ -143,7 +143,7 @@ def close(core: Core, end: SendingEnd, refused: bool) -> None:
     end.closed = True
     channel = end.channel
     channel.sending = None
-    consumers.close_consumer(core, end.consumer, False)
+    consumers.close_reader(core, end.consumer, False)
     for batch in (end.batch, *reversed(end.full)):
         _back_out(core, channel, batch)
     for batch in reversed(end.in_doubt) if refused else ():

@@ -4,66 +4,68 @@ A browser remembers how far it has come on each priority, so it sees each entry 
 behind its cursor while it stays.
 """
 
-from typing import TYPE_CHECKING, cast, final
+from typing import final
 
 from mypy_extensions import i64
 
 from postroom.ledger.storage.body_requests import Body
 from postroom.manager.consuming.body_fetch import readable, request, wait_for_durable
-from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.consumer import QueueReader
 from postroom.manager.kernel.core import Core, TurnPart
-from postroom.manager.kernel.effects import Delivery
+from postroom.manager.kernel.effects import Delivery, Sink
 from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.options import ConsumerOptions
 from postroom.manager.kernel.outgoing_sections import fields_of, outgoing_sections
 from postroom.manager.queues.entry_lookup import locations
 from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
 from postroom.model import numbers as n
 from postroom.model.selector.selector import Selector
 
-if TYPE_CHECKING:
-    pass
-
 
 @final
-class Cursor:
-    """How far one browser has come, by priority, and the copies it will be sent next."""
+class Browser(QueueReader):
+    """Someone who looks at one queue: how far it has come, by priority, and the copies that it gets next."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, id: i64, queue: Queue, sink: Sink, options: ConsumerOptions, selector: Selector | None
+    ) -> None:
+        super().__init__(id, queue, sink, options)
+        self.selector = selector
+        """Which messages it wants; None all."""
         self.place: list[int] = [0] * PRIORITIES
         self.ordinal: list[int] = [-1] * PRIORITIES
         self.copies: list[Entry] = []
         self.fetching = False
 
     def at(self, entry: Entry) -> None:
-        """The cursor stands on ``entry`` now."""
+        """It stands on ``entry`` now."""
         self.place[entry.priority] = entry.place
         self.ordinal[entry.priority] = entry.ordinal
 
 
-def browse(core: Core, consumer: "Consumer") -> None:
+def browse(core: Core, browser: Browser) -> None:
     """Send copies while there is credit, and answer a drain at the end."""
-    cursor = cast(Cursor | None, consumer.cursor)
-    if cursor is None or consumer.credit <= 0 or cursor.fetching:
+    if browser.credit <= 0 or browser.fetching:
         return
-    while consumer.credit > 0:
+    while browser.credit > 0:
         if core.budget.deliveries <= 0 or core.budget.delivery_bytes <= 0 or core.budget.judgements <= 0:
-            core.agenda.leave_for_next_turn(consumer.queue)
+            core.agenda.leave_for_next_turn(browser.queue)
             return
-        if not cursor.copies:
-            cursor.copies = _next_copies(core, as_queue(consumer.queue), cursor, consumer)
-            if not cursor.copies:
+        if not browser.copies:
+            browser.copies = _next_copies(core, as_queue(browser.queue), browser)
+            if not browser.copies:
                 break
-        copy = cursor.copies[0]
+        copy = browser.copies[0]
         if copy.body is None:
-            _fetch(core, as_queue(consumer.queue), cursor)
+            _fetch(core, as_queue(browser.queue), browser)
             return
-        cursor.copies.pop(0)
-        if consumer.selector is None or _wanted(core, consumer.selector, copy, copy.body):
-            _send(core, consumer, copy)
-    if consumer.drain:
-        consumer.credit = 0
-        consumer.drain = False
-        core.effects.drained.append(consumer)
+        browser.copies.pop(0)
+        if browser.selector is None or _wanted(core, browser.selector, copy, copy.body):
+            _send(core, browser, copy)
+    if browser.drain:
+        browser.credit = 0
+        browser.drain = False
+        core.effects.drained.append(browser)
 
 
 def _wanted(core: Core, selector: Selector, copy: Entry, body: bytes) -> bool:
@@ -71,43 +73,40 @@ def _wanted(core: Core, selector: Selector, copy: Entry, body: bytes) -> bool:
     return selector.matches(fields_of(copy, body))
 
 
-def _send(core: Core, consumer: "Consumer", copy: Entry) -> None:
+def _send(core: Core, browser: Browser, copy: Entry) -> None:
     body = copy.body
     assert body is not None
-    consumer.credit -= 1
-    consumer.assigned += 1
+    browser.credit -= 1
+    browser.assigned += 1
     core.budget.deliveries -= 1
     core.budget.delivery_bytes -= copy.body_len
     core.effects.deliveries.append(
         Delivery(
-            consumer, copy, outgoing_sections(copy, body), copy.delivery_count, copy.annotations, True, False
+            browser, copy, outgoing_sections(copy, body), copy.delivery_count, copy.annotations, True, False
         )
     )
 
 
-def _fetch(core: Core, queue: Queue, cursor: Cursor) -> None:
+def _fetch(core: Core, queue: Queue, browser: Browser) -> None:
     """Have the bodies of the copies read, as soon as they can be."""
-    wanted = [copy for copy in cursor.copies if copy.body is None and readable(core, copy)]
-    if not wanted or wanted[0] is not cursor.copies[0]:
+    wanted = [copy for copy in browser.copies if copy.body is None and readable(core, copy)]
+    if not wanted or wanted[0] is not browser.copies[0]:
         wait_for_durable(core, queue)
         return
-    cursor.fetching = True
+    browser.fetching = True
     request(core, wanted)
 
 
-def fetched(core: Core, consumer: "Consumer", entries: list[Entry], bodies: list[Body]) -> None:
+def fetched(core: Core, browser: Browser, entries: list[Entry], bodies: list[Body]) -> None:
     """Bodies of copies have come; entries that ended meanwhile may have none any more."""
-    cursor = cast(Cursor | None, consumer.cursor)
-    if cursor is None:
-        return
-    cursor.fetching = False
+    browser.fetching = False
     for copy, body in zip(entries, bodies, strict=True):
         if isinstance(body, bytes) and len(body) == copy.body_len:
             copy.body = body
         else:  # the entry has ended meanwhile, and its body is gone; or it is damaged
-            cursor.copies.remove(copy)
-    if not consumer.closed:
-        browse(core, consumer)
+            browser.copies.remove(copy)
+    if not browser.closed:
+        browse(core, browser)
 
 
 @final
@@ -128,26 +127,26 @@ class _Batch:
         return self.left <= 0 or self._bytes_left <= 0
 
 
-def _next_copies(core: Core, queue: Queue, cursor: Cursor, consumer: "Consumer") -> list[Entry]:
+def _next_copies(core: Core, queue: Queue, browser: Browser) -> list[Entry]:
     """Copies of the next entries, of the highest priority that has any; the cursor moves behind them."""
     most = core.options.fetch_entries
     batch = _Batch(
-        most if consumer.selector is not None else min(consumer.credit, most), core.options.fetch_bytes
+        most if browser.selector is not None else min(browser.credit, most), core.options.fetch_bytes
     )
     priority: i64 = PRIORITIES - 1
     while priority >= 0 and not batch.entries:
         if queue.bands[priority].count() > 0:
-            _fill(core, queue, cursor, priority, batch)
+            _fill(core, queue, browser, priority, batch)
         priority -= 1
-    return [entry.copy_for(consumer) for entry in batch.entries]
+    return [entry.copy_for(browser) for entry in batch.entries]
 
 
-def _fill(core: Core, queue: Queue, cursor: Cursor, priority: i64, batch: _Batch) -> None:
+def _fill(core: Core, queue: Queue, browser: Browser, priority: i64, batch: _Batch) -> None:
     """Add what stands behind the cursor, objects and packed entries in one order, but nothing that is
     expired."""
-    for location in locations(queue, priority, cursor.place[priority], cursor.ordinal[priority]):
+    for location in locations(queue, priority, browser.place[priority], browser.ordinal[priority]):
         entry = location.entry
-        cursor.at(entry)
+        browser.at(entry)
         if entry.expiry_us == 0 or entry.expiry_us > core.now_us:
             batch.add(entry)
         if batch.full():
@@ -159,9 +158,9 @@ class BrowserPart(TurnPart):
     """Browsers have what they asked for."""
 
     def reads(self, entry: Entry) -> bool:
-        return entry.state == n.START and isinstance(entry.owner, Consumer)
+        return entry.state == n.START and isinstance(entry.owner, Browser)
 
     def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
         owner = entries[0].owner
-        assert isinstance(owner, Consumer)
+        assert isinstance(owner, Browser)
         fetched(core, owner, entries, bodies)

@@ -5,7 +5,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from postroom.manager.consuming.body_fetch import fetch_ahead, fetch_entry
-from postroom.manager.consuming.browser import browse
+from postroom.manager.consuming.browser import Browser, browse
 from postroom.manager.consuming.eligibility import first_for, may_go
 from postroom.manager.consuming.selection import next_wanted
 from postroom.manager.consuming.unit_turns import catch_up, give_turns
@@ -72,6 +72,7 @@ def dispatch(core: Core, queue: Queue) -> None:
         _give_out(core, queue)
     if queue.attached.browsers:
         for browser in queue.attached.browsers:
+            assert isinstance(browser, Browser)
             browse(core, browser)
     if queue.schedule.watched:
         core.agenda.notify_watchers(queue)

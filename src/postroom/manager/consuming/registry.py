@@ -4,11 +4,11 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager.consuming.browser import Cursor
+from postroom.manager.consuming.browser import Browser
 from postroom.manager.consuming.dispatch import dispatch, refresh
 from postroom.manager.consuming.selection import leave_cursor, selector_of, use_cursor
 from postroom.manager.destinations.topic_subscriptions import forsake
-from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.consumer import Consumer, QueueReader
 from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Detach, Sink
@@ -25,29 +25,37 @@ _CONSUMER: Final = n.CONSUMER
 
 
 def open_consumer(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions) -> Consumer:
-    """Bind a consumer or a browser; raises AccessRefused, LimitExceeded, QueueNotFound, SelectorRefused."""
+    """Bind a consumer; raises AccessRefused, LimitExceeded, QueueNotFound, SelectorRefused."""
+    _check_room(core, queue)
+    _check_access(queue, options)
+    return bind(core, queue, sink, options)
+
+
+def open_browser(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions) -> Browser:
+    """Bind a browser; raises LimitExceeded, QueueNotFound, SelectorRefused."""
+    _check_room(core, queue)
+    browser = Browser(core.holders.ids.take(), queue, sink, options, selector_of(options.selector))
+    core.counters.consumers += 1
+    queue.schedule.active_us = core.now_us
+    queue.attached.browsers.append(browser)
+    return browser
+
+
+def _check_room(core: Core, queue: Queue) -> None:
     if queue.deleted:
         raise QueueNotFound(f"queue {queue.name!r} has been deleted")
     if core.counters.consumers >= core.options.max_consumers:
         raise LimitExceeded(
             f"{core.counters.consumers} consumers are the limit (max_consumers of the queue manager)"
         )
-    if not options.browse:
-        _check_access(queue, options)
-    return bind(core, queue, sink, options)
 
 
 def bind(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions) -> Consumer:
     """The same for somebody who may. Raises SelectorRefused."""
     selector = selector_of(options.selector)
     consumer = Consumer(core.holders.ids.take(), queue, sink, options)
-    consumer.selector = selector
     core.counters.consumers += 1
     queue.schedule.active_us = core.now_us
-    if options.browse:
-        consumer.cursor = Cursor()
-        queue.attached.browsers.append(consumer)
-        return consumer
     if selector is not None:
         cursor = use_cursor(core, queue, selector)
         consumer.selector_cursor, consumer.selector_cursor_id = cursor, cursor.id
@@ -109,18 +117,18 @@ def fail_over(core: Core, queue: Queue) -> None:
             return
 
 
-def set_credit(core: Core, consumer: Consumer, credit: i64, drain: bool) -> None:
-    """The consumer can take ``credit`` deliveries now; ``drain``: those that can't be used now are given
+def set_credit(core: Core, reader: QueueReader, credit: i64, drain: bool) -> None:
+    """The reader can take ``credit`` deliveries now; ``drain``: those that can't be used now are given
     up."""
-    if consumer.closed or consumer.suspended:
+    if reader.closed or reader.suspended:
         return
-    consumer.credit = credit
-    if not consumer.browse:
-        _set_draining(consumer, drain)
-        refresh(core, consumer)
-    consumer.drain = drain
+    reader.credit = credit
+    if isinstance(reader, Consumer):
+        _set_draining(reader, drain)
+        refresh(core, reader)
+    reader.drain = drain
     if credit > 0 or drain:
-        dispatch(core, as_queue(consumer.queue))
+        dispatch(core, as_queue(reader.queue))
 
 
 def _set_draining(consumer: Consumer, drain: bool) -> None:
@@ -139,21 +147,24 @@ def held_in_order(consumer: Consumer, last_first: bool) -> list[Entry]:
     return held
 
 
-def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
-    """The consumer is gone; what it holds goes back to its places."""
-    if consumer.closed:
+def close_reader(core: Core, reader: QueueReader, lost: bool) -> None:
+    """The reader is gone; what a consumer holds goes back to its places."""
+    if reader.closed:
         return
-    queue = as_queue(consumer.queue)
-    consumer.closed = True
-    consumer.credit = 0
-    if not consumer.browse:
-        _set_draining(consumer, False)
+    reader.closed = True
+    reader.credit = 0
     core.counters.consumers -= 1
+    if isinstance(reader, Consumer):
+        _close_consumer(core, reader, lost)
+    elif isinstance(reader, Browser):
+        as_queue(reader.queue).attached.browsers.remove(reader)
+
+
+def _close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
+    queue = as_queue(consumer.queue)
+    _set_draining(consumer, False)
     if consumer.suspended:
         core.counters.suspended -= 1
-    if consumer.browse:
-        queue.attached.browsers.remove(consumer)
-        return
     refresh(core, consumer)
     queue.attached.consumers.remove(consumer)
     if queue.groups is not None:
@@ -196,7 +207,7 @@ def _lift_exclusions(queue: Queue, consumer: Consumer) -> None:
 
 def suspend_consumer(core: Core, consumer: Consumer, timeout_us: i64) -> bool:
     """The link is gone but may come back in time; False when there is no room to remember it."""
-    if consumer.closed or consumer.suspended or consumer.browse or consumer.presettled:
+    if consumer.closed or consumer.suspended or consumer.presettled:
         return False
     if timeout_us <= 0 or core.counters.suspended >= core.options.max_suspended_links:
         return False
@@ -243,9 +254,10 @@ def recheck_credit(core: Core, queue: Queue) -> None:
 
 def detach_all(core: Core, queue: Queue, condition: str, description: str) -> None:
     """End every consumer and browser of ``queue``; what they hold goes back."""
-    for consumer in [*queue.attached.consumers, *queue.attached.browsers]:
-        close_consumer(core, consumer, True)
-        core.effects.detached.append(Detach(consumer.sink, condition, description))
+    readers: list[QueueReader] = [*queue.attached.consumers, *queue.attached.browsers]
+    for reader in readers:
+        close_reader(core, reader, True)
+        core.effects.detached.append(Detach(reader.sink, condition, description))
 
 
 def on_time(core: Core, queue: Queue) -> None:
@@ -260,7 +272,7 @@ def on_time(core: Core, queue: Queue) -> None:
                 core.agenda.set_alarm(queue, consumer.backoff_us)
         if consumer.suspended:
             if consumer.suspended_until_us <= core.now_us:
-                close_consumer(core, consumer, True)
+                close_reader(core, consumer, True)
             else:
                 core.agenda.set_alarm(queue, consumer.suspended_until_us)
 

@@ -7,7 +7,6 @@ from mypy_extensions import i64
 from postroom.manager.kernel.effects import Sink
 from postroom.manager.kernel.options import ConsumerOptions
 from postroom.manager.kernel.quota_pool import PoolWaiter
-from postroom.model.selector.selector import Selector
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.destination import Destination
@@ -70,27 +69,35 @@ class Producer:
         """Its link, where it has such a queue."""
 
 
-@final
-class Consumer:
-    """Someone who takes from one queue. It is written to the ledger, as a holder, before its first
-    delivery."""
+class QueueReader:
+    """Someone who is sent what a queue has, as far as it has credit: a consumer, which takes it, or a
+    browser."""
 
     def __init__(self, id: i64, queue: "Destination", sink: Sink, options: ConsumerOptions) -> None:
         self.id: i64 = id
         self.queue = queue
         self.sink = sink
         self.options = options
-        self.browse = options.browse
-        self.presettled = options.presettled
-        self.redelivery_delay_us: i64 = options.redelivery_delay_ms * 1000
         self.credit: i64 = 0
         self.assigned: i64 = 0
         """Entries ever given to it; rises as its credit is counted down."""
         self.drain = False
-        self.held: set[Entry] = set()
-        self.recorded = False
         self.closed = False
         self.suspended = False
+        """Its link is gone and may come back; never of a browser."""
+
+
+@final
+class Consumer(QueueReader):
+    """Someone who takes from one queue. It is written to the ledger, as a holder, before its first
+    delivery."""
+
+    def __init__(self, id: i64, queue: "Destination", sink: Sink, options: ConsumerOptions) -> None:
+        super().__init__(id, queue, sink, options)
+        self.presettled = options.presettled
+        self.redelivery_delay_us: i64 = options.redelivery_delay_ms * 1000
+        self.held: set[Entry] = set()
+        self.recorded = False
         self.suspended_until_us: i64 = 0
         self.active = True
         """False while it stands by behind the active consumer of an exclusive queue."""
@@ -100,12 +107,8 @@ class Consumer:
         """No delivery before this time; 0 none."""
         self.excluded: i64 = 0
         """Entries that may not come here again."""
-        self.cursor: object | None = None
-        """Where a browser is."""
-        self.selector: Selector | None = None
-        """Which messages it wants; None all."""
         self.selector_cursor: object | None = None
-        """Where its selector is, if it takes; shared with others that say the same (`selector_cursor`)."""
+        """Where its selector is, if it has one; shared with others that say the same (`selector_cursor`)."""
         self.selector_cursor_id: i64 = 0
         """0: it has none."""
         self.receiver: Receiver | None = None

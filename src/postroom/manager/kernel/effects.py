@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64, mypyc_attr
 
 if TYPE_CHECKING:
-    from postroom.manager.kernel.consumer import Consumer
+    from postroom.manager.kernel.consumer import QueueReader
     from postroom.manager.kernel.entry import Entry
 
 PRESETTLED: Final = -1
@@ -71,7 +71,7 @@ class Delivery:
 
     def __init__(
         self,
-        consumer: "Consumer",
+        consumer: "QueueReader",
         entry: "Entry",
         body: bytes,
         delivery_count: i64,
@@ -236,7 +236,7 @@ class Effects:
         self.settled: list[TokenRange] = []
         """Outcomes of consumers that are applied (answer for receiver-settles-second)."""
         self.deliveries: list[Delivery] = []
-        self.drained: list[Consumer] = []
+        self.drained: list[QueueReader] = []
         """Their credit was used up by drain, after the deliveries above."""
         self.detached: list[Detach] = []
         self.replies: list[Reply] = []

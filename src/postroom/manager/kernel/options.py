@@ -255,10 +255,8 @@ QUEUE_SETTINGS: Final = tuple(
 
 @dataclass(frozen=True)
 class ConsumerOptions:
-    """How a consumer wants to read."""
+    """How a consumer or browser wants to read."""
 
-    browse: bool = False
-    """Copies only: nothing is taken, nothing is locked."""
     exclusive: bool = False
     """Nobody else may consume while this one does."""
     presettled: bool = False

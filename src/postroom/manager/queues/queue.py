@@ -4,7 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.consumer import Consumer, QueueReader
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.options import QueueDefinition
@@ -34,7 +34,7 @@ class AttachedConsumers:
         self.turn: i64 = 0
         """Index of the next of `ready`."""
         self.draining: list[Consumer] = []
-        self.browsers: list[Consumer] = []
+        self.browsers: list[QueueReader] = []
         self.exclusive_consumer: Consumer | None = None
         """The only one that gets anything, where access is exclusive."""
 

@@ -384,7 +384,7 @@ def _end(core: Core, spark: SparkSubscription) -> None:
         spark.queue.returning += 1
         tap.end(core, spark.queue)
         _keep_history(core)
-        consumers.close_consumer(core, consumer, False)
+        consumers.close_reader(core, consumer, False)
         _write(core, spark)
         give_back(core, spark.queue)
     elif spark.returned:

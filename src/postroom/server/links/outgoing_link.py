@@ -24,7 +24,7 @@ from postroom.amqp.frames.outcomes import (
     TransactionalState,
 )
 from postroom.amqp.frames.performatives import SND_MIXED, SND_SETTLED, SND_UNSETTLED, Attach, Source
-from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.consumer import Consumer, QueueReader
 from postroom.manager.kernel.effects import PRESETTLED, Delivery
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import ManagerError
@@ -67,8 +67,10 @@ class OutgoingLink(BoundLink):
         self.address = address
         self.browse: Final = browse
         self._queue: Queue | None = None
-        self.consumer: Consumer | None = None
+        self.reader: QueueReader | None = None
         """None before it is opened and after it is closed."""
+        self.consumer: Consumer | None = None
+        """The same, unless it is a browser."""
         self.dynamic = ""
         """The queue that was made for this link, "" where it wasn't."""
         self.presettled = False
@@ -110,7 +112,6 @@ class OutgoingLink(BoundLink):
         if self.for_branches:
             self.properties = {XA_PROPERTY: True}
         options = ConsumerOptions(
-            browse=self.browse,
             exclusive=properties.get(EXCLUSIVE_PROPERTY) is True,
             presettled=self.presettled,
             name=self.link.name,
@@ -120,7 +121,10 @@ class OutgoingLink(BoundLink):
             redelivery_delay_ms=ms_property(attach, REDELIVERY_DELAY, 0),
             xa=self.for_branches,
         )
-        self.consumer = self._manager.open_consumer(queue, self, options, now_us)
+        if self.browse:
+            self.reader = self._manager.open_browser(queue, self, options, now_us)
+        else:
+            self.reader = self.consumer = self._manager.open_consumer(queue, self, options, now_us)
         self._queue = queue
 
     def _wants_branches(self, properties: dict[object, object]) -> bool:
@@ -162,20 +166,20 @@ class OutgoingLink(BoundLink):
         self.update_credit(now_us)
 
     def refill(self, now_us: int) -> None:
-        consumer = self.consumer
-        if consumer is not None and consumer.credit * 2 < min(self._limit_ahead(), self.link.credit):
+        reader = self.reader
+        if reader is not None and reader.credit * 2 < min(self._limit_ahead(), self.link.credit):
             self.update_credit(now_us)
 
     def update_credit(self, now_us: int) -> None:
         """Tell the queue manager how many more messages this link can take."""
-        consumer = self.consumer
-        if consumer is None or self._suspended:
+        reader = self.reader
+        if reader is None or self._suspended:
             return
-        ahead = consumer.assigned - self._sent
+        ahead = reader.assigned - self._sent
         room = self._limit_ahead() if self.binding.writable and not self._stands_still() else 0
         credit = max(0, min(self.link.usable_credit(), room) - ahead)
-        self._used_up_at = consumer.assigned + credit
-        self._manager.set_credit(consumer, credit, self.link.drain, now_us)
+        self._used_up_at = reader.assigned + credit
+        self._manager.set_credit(reader, credit, self.link.drain, now_us)
 
     def _limit_ahead(self) -> int:
         return max(1, min(self._most_ahead, AHEAD_BYTES // self._average_bytes))
@@ -327,13 +331,13 @@ class OutgoingLink(BoundLink):
         """The client says what becomes of ``deliveries``; where it hasn't settled, it is answered when
         durable.
         """
-        consumer = self.consumer
-        if consumer is None:
+        if self.reader is None:
             self.binding.outcome_too_late(self.link, deliveries, state, settled, now_us)
             return
         if isinstance(state, Received) or (state is None and not settled) or self._is_refused(state):
             return
-        if self.browse:
+        consumer = self.consumer
+        if consumer is None:
             self._answer_copies(deliveries, state, settled)
             return
         transaction = None
@@ -504,15 +508,15 @@ class OutgoingLink(BoundLink):
         dynamic_nodes_of(self.binding.broker).link_closed(self.address, bool(self.dynamic), now_us)
 
     def drained(self) -> None:
-        consumer = self.consumer
-        if consumer is not None and consumer.assigned >= self._used_up_at and self.link.credit > 0:
+        reader = self.reader
+        if reader is not None and reader.assigned >= self._used_up_at and self.link.credit > 0:
             self.binding.wrote(self)  # it was given less credit than the link has: there may be more to send
             return
         self.link.drained()
         self.binding.touch()
 
     def ended(self, condition: str, description: str) -> None:
-        self.consumer = None
+        self.reader = self.consumer = None
         self.link.detach(closed=True, error=Error(condition, description))
         self.binding.forget_link(self.link)
         self._node_left(self._manager.core.now_us)
@@ -522,7 +526,7 @@ class OutgoingLink(BoundLink):
 
     def suspend(self, unsettled: list[WireDelivery], timeout_us: int, now_us: int) -> bool:
         consumer = self.consumer
-        if consumer is None or self.browse or self.for_branches:
+        if consumer is None or self.for_branches:
             return False
         if isinstance(consumer.queue, Subscription) and consumer.queue.durable:
             return False  # the subscription stays, with what the link held
@@ -543,15 +547,15 @@ class OutgoingLink(BoundLink):
         source = attach.source
         address = "" if source is None else self._manager.names.local(source.address or "")
         same = source is None or (address == self.address and not source.dynamic and self._selects_as(source))
-        return self.consumer is not None and attach.unsettled is not None and same
+        return self.reader is not None and attach.unsettled is not None and same
 
     def _selects_as(self, source: Source) -> bool:
         """Whether the selector asked for is the one that it has; that of a subscription is the subscription's
         business."""
-        consumer = self.consumer
-        if consumer is None or self.of_topic():
+        reader = self.reader
+        if reader is None or self.of_topic():
             return True
-        return read_filters(source).selector == consumer.options.selector
+        return read_filters(source).selector == reader.options.selector
 
     def resume(
         self,
@@ -630,9 +634,9 @@ class OutgoingLink(BoundLink):
 
     def close(self, lost: bool, now_us: int) -> None:
         """The link is gone for good: what it holds goes back to the queue."""
-        consumer, self.consumer = self.consumer, None
-        if consumer is not None:
-            self._manager.close_consumer(consumer, now_us, lost)
+        reader, self.reader, self.consumer = self.reader, None, None
+        if reader is not None:
+            self._manager.close_reader(reader, now_us, lost)
         self._node_left(now_us)
 
     def end_terminus(self, now_us: int) -> None:
