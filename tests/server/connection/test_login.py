@@ -1,13 +1,16 @@
 """Who may connect: ANONYMOUS, PLAIN, TLS."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from librt.strings import BytesWriter
 from proton import ConnectionException, SSLDomain
 from proton.utils import BlockingConnection
 
-from postroom.amqp.frames.frames import AMQP_HEADER
+from postroom.amqp.frames.frames import AMQP_HEADER, SASL_HEADER, write_sasl_frame
+from postroom.amqp.frames.sasl import SaslInit, plain_response
 from postroom.server.configuration.config import ListenConfig
 from postroom.server.configuration.passwords import hash_password
 from postroom.server.exits import Exit, StartError
@@ -19,6 +22,7 @@ from tests.server.peers import OPENING, EnginePeer, RawPeer
 pytestmark = pytest.mark.sockets
 
 ANN = {"ann": hash_password("sesame")}
+GUESSES = 60
 CLOSED_LISTENER = ListenConfig(address="127.0.0.1:0", anonymous=False)
 
 
@@ -76,6 +80,18 @@ def test_frames_behind_the_password_are_not_lost(closed_broker: BrokerThread) ->
         peer.engine.begin()
         peer.pump(lambda: peer.engine.peer_open is not None)
         peer.round_trip()
+
+
+def test_who_guesses_keeps_nobody_waiting(closed_broker: BrokerThread) -> None:
+    writer = BytesWriter()
+    writer.write(SASL_HEADER)
+    write_sasl_frame(writer, SaslInit("PLAIN", plain_response("eve", "wrong")))
+    with ExitStack() as guesses:
+        for _ in range(GUESSES):
+            guesses.enter_context(closing(RawPeer(closed_broker.port).send(writer.getvalue()).socket))
+        closed_broker.wait_until(lambda b: len(b.sign_ins.logins) >= GUESSES // 2)
+        log_in(closed_broker, user="ann", password="sesame", allowed_mechs="PLAIN").close()
+        assert closed_broker.call(lambda b: len(b.sign_ins.logins)) > 0, "guesses wait still"
 
 
 def test_tls(signed: Certificate) -> None:

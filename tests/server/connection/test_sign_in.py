@@ -1,6 +1,7 @@
 """SCRAM without sockets: both ends, other people's vectors, and what attackers try."""
 
 import base64
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,8 @@ from postroom.server.configuration.passwords import (
     hash_password,
     verify_password,
 )
-from postroom.server.connection.sign_in import ScramSignIn, SignInRefused, Verifiers
+from postroom.server.connection import sign_in as sign_in_module
+from postroom.server.connection.sign_in import Login, ScramSignIn, SignInRefused, SignIns, Verifiers
 
 RFC_7677 = (
     "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:"
@@ -141,3 +143,61 @@ def test_a_broker_that_knows_no_password_is_left() -> None:
         with pytest.raises(AmqpError) as caught:
             client.complete(last)
         assert caught.value.condition == "amqp:unauthorized-access"
+
+
+class Waiting:
+    """A connection whose password waits to be checked."""
+
+    def __init__(self, remote: str) -> None:
+        self.remote = remote
+
+
+def queued(sign_ins: SignIns, *who: tuple[str, str]) -> None:
+    for remote, user in who:
+        waiting: Any = Waiting(remote)
+        sign_ins.logins.append(Login(waiting, user, "", lambda user, accepted, now_us: None))
+
+
+def taken(sign_ins: SignIns) -> list[str]:
+    return [f"{(login := sign_ins.take()).user}@{login.binding.remote}" for _ in range(len(sign_ins.logins))]
+
+
+def test_passwords_are_checked_as_they_came() -> None:
+    sign_ins = SignIns(USERS)
+    queued(sign_ins, ("a:1", "ann"), ("b:1", "bob"), ("a:2", "ann"))
+    assert taken(sign_ins) == ["ann@a:1", "bob@b:1", "ann@a:2"]
+
+
+def test_who_guesses_waits_for_the_others() -> None:
+    sign_ins = SignIns(USERS)
+    sign_ins.note("a:1", "eve", False)
+    queued(sign_ins, ("a:2", "eve"), ("a:3", "new"), ("[::1]:9", "ann"), ("a:4", "ann"))
+    assert taken(sign_ins) == ["ann@[::1]:9", "new@a:3", "ann@a:4", "eve@a:2"], "the address counts, too"
+
+
+def test_who_has_signed_in_before_goes_before_new_names() -> None:
+    sign_ins = SignIns(USERS)
+    sign_ins.note("a:1", "ann", True)
+    for number in range(3):
+        sign_ins.note("a:1", f"guess-{number}", False)
+    queued(sign_ins, ("a:2", "guess-3"), ("a:3", "ann"))
+    assert taken(sign_ins) == ["ann@a:3", "guess-3@a:2"]
+
+
+def test_a_success_makes_failures_forgotten() -> None:
+    sign_ins = SignIns(USERS)
+    sign_ins.note("a:1", "ann", False)
+    sign_ins.note("a:1", "ann", True)
+    queued(sign_ins, ("a:2", "bob"), ("a:3", "ann"))
+    assert taken(sign_ins) == ["ann@a:3", "bob@a:2"]
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sign_in_module, "MAX_REMEMBERED", 2)
+    sign_ins = SignIns(USERS)
+    sign_ins.note("a:1", "eve", False)
+    for number in range(3):
+        sign_ins.note(f"b{number}:1", "bob", False)
+    queued(sign_ins, ("c:1", "new"), ("a:2", "eve"))
+    assert taken(sign_ins) == ["new@c:1", "eve@a:2"]
+    assert len(sign_ins._failures) == 2

@@ -366,8 +366,7 @@ class ConnectionBinding(ConnectionState):
         except SignInRefused as refused:
             self._reject_login(scram.user, scram.mechanism, str(refused))
         else:
-            self.user = scram.user
-            self.handle(self.engine.sasl_accept(proof), self._now_us)
+            self._let_in(scram.user, proof)
 
     def _on_sasl_done(self, event: SaslDone) -> None:
         if self.outward is not None and not event.ok:
@@ -377,14 +376,19 @@ class ConnectionBinding(ConnectionState):
         """The answer to a `Login`."""
         self._now_us = now_us
         if accepted:
-            self.user = user
-            self.handle(self.engine.sasl_accept(), now_us)
+            self._let_in(user, None)
         else:
             self._reject_login(user, PLAIN)
+
+    def _let_in(self, user: str, proof: bytes | None) -> None:
+        self.user = user
+        sign_ins_of(self.broker).note(self.remote, user, True)
+        self.handle(self.engine.sasl_accept(proof), self._now_us)
 
     def _reject_login(self, user: str, mechanism: str, reason: str = "") -> None:
         why = {"reason": reason} if reason else {}
         log(logging.WARNING, "login-refused", remote=self.remote, user=user, mechanism=mechanism, **why)
+        sign_ins_of(self.broker).note(self.remote, user, False)
         self.handle(self.engine.sasl_reject(), self._now_us)
 
 

@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped]
 
@@ -21,6 +21,9 @@ from postroom.server.configuration.passwords import (
 )
 from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.kernel.connection_state import ConnectionState
+
+MAX_REMEMBERED: Final = 10_000
+"""Users with their addresses of which it is known that they have, or haven't, been let in."""
 
 Decided = Callable[[str, bool, int], None]
 """Takes the answer to a login: the user, whether that is who it is, and the time."""
@@ -109,12 +112,54 @@ class Login:
 
 
 class SignIns:
-    """Who is signing in."""
+    """Who is signing in, and whose password is checked next.
+
+    A check costs tens of milliseconds, so whoever guesses passwords must not keep others waiting: first come
+    those who have signed in before or have no failure behind them, by address and user, then by address.
+    """
 
     def __init__(self, users: Mapping[str, tuple[str, ...]]) -> None:
         self.verifiers: Final = Verifiers(users)
         self.logins: Final[list[Login]] = []
-        """Passwords to be checked off the loop."""
+        """Passwords to be checked off the loop, as they came."""
+        self._failures: Final[dict[tuple[str, str], int]] = {}
+        """Since the last success, by address and user; by address alone with user ""."""
+        self._known: Final[dict[tuple[str, str], None]] = {}
+        """Who has signed in, from which address."""
+
+    def take(self) -> Login:
+        """The login to be checked next; there is one."""
+        best = min(range(len(self.logins)), key=lambda at: self._rank(self.logins[at]))
+        return self.logins.pop(best)
+
+    def _rank(self, login: Login) -> tuple[int, bool, int]:
+        host = host_of(login.binding.remote)
+        key = (host, login.user)
+        return self._failures.get(key, 0), key not in self._known, self._failures.get((host, ""), 0)
+
+    def note(self, remote: str, user: str, accepted: bool) -> None:
+        """``user`` was let in from ``remote``, or was not."""
+        host = host_of(remote)
+        if accepted:
+            self._failures.pop((host, user), None)
+            self._known.pop((host, user), None)
+            self._known[host, user] = None
+            _bound(self._known)
+            return
+        for key in ((host, user), (host, "")):
+            self._failures[key] = self._failures.pop(key, 0) + 1
+        _bound(self._failures)
+
+
+def host_of(remote: str) -> str:
+    """Of ``HOST:PORT``."""
+    return remote.rpartition(":")[0] or remote
+
+
+def _bound(remembered: dict[tuple[str, str], Any]) -> None:
+    """What wasn't renewed for longest goes."""
+    while len(remembered) > MAX_REMEMBERED:
+        del remembered[next(iter(remembered))]
 
 
 def sign_ins_of(broker: BrokerState) -> SignIns:

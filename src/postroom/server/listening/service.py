@@ -104,6 +104,9 @@ class Service:
         self._servers: list[tuple[Listener, asyncio.Server]] = []
         self._sockets: dict[ConnectionState, SocketConnection] = {}
         self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="postroom-read")
+        self._checking = ThreadPoolExecutor(1, thread_name_prefix="postroom-sign-in")
+        self._checks = False
+        """Whether a password is being checked."""
         self._looking = ThreadPoolExecutor(1, thread_name_prefix="postroom-trace")
         """One look into the ledger's history at a time: no message waits for one."""
         self._tracer = Tracer(config.data_folder, lambda: broker.durable_through)
@@ -181,6 +184,7 @@ class Service:
                 timer.cancel()
         self._pool.shutdown()
         self._looking.shutdown(cancel_futures=True)
+        self._checking.shutdown(cancel_futures=True)
 
     def cut(self, bindings: list[ConnectionState]) -> None:
         """Cut their sockets at once."""
@@ -415,18 +419,23 @@ class Service:
                 self._connecting.begin(outward)
 
     def _check_logins(self) -> None:
-        logins = self._broker.sign_ins.logins[:]
-        self._broker.sign_ins.logins.clear()
-        for login in logins:
+        """One at a time: it takes a core for tens of milliseconds, and who comes next is decided then."""
+        sign_ins = self._broker.sign_ins
+        while sign_ins.logins and not self._checks:
+            login = sign_ins.take()
+            if login.binding not in self._sockets:
+                continue  # it has gone, and wants no answer
+            self._checks = True
             stored = self._users[login.user][0] if login.user in self._users else self._no_user
-            checking = self._loop.run_in_executor(self._pool, verify_password, login.password, stored)
+            checking = self._loop.run_in_executor(self._checking, verify_password, login.password, stored)
             checking.add_done_callback(functools.partial(self._have_checked, login))
 
     def _have_checked(self, login: Login, checking: "asyncio.Future[bool]") -> None:
+        self._checks = False
         if login.binding in self._sockets and not checking.cancelled():
             known = login.user in self._users
             login.decided(login.user, known and checking.result(), self.clock.now_us())
-            self.turns.schedule()
+        self.turns.schedule()
 
     # Timers.
 
