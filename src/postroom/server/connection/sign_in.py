@@ -1,4 +1,5 @@
-"""Signing in by SCRAM (RFC 5802, RFC 7677): both ends prove that they know the password, neither sends it.
+"""Signing in: by SCRAM (RFC 5802, RFC 7677), where both ends prove that they know the password and neither
+sends it, and whose password, sent by PLAIN, is checked next.
 
 The library `scramp` speaks the protocol; here stands which users there are, and that names that don't exist
 are answered as others are.
@@ -24,6 +25,8 @@ from postroom.server.kernel.connection_state import ConnectionState
 
 MAX_REMEMBERED: Final = 10_000
 """Users with their addresses of which it is known that they have, or haven't, been let in."""
+MAX_REMEMBERED_CHARS: Final = 256
+"""Of a user's name."""
 
 Decided = Callable[[str, bool, int], None]
 """Takes the answer to a login: the user, whether that is who it is, and the time."""
@@ -133,27 +136,27 @@ class SignIns:
         return self.logins.pop(best)
 
     def _rank(self, login: Login) -> tuple[int, bool, int]:
-        host = host_of(login.binding.remote)
-        key = (host, login.user)
-        return self._failures.get(key, 0), key not in self._known, self._failures.get((host, ""), 0)
+        key = _key(login.binding.remote, login.user)
+        of_address = self._failures.get((key[0], ""), 0)
+        return self._failures.get(key, 0), key not in self._known, of_address
 
     def note(self, remote: str, user: str, accepted: bool) -> None:
         """``user`` was let in from ``remote``, or was not."""
-        host = host_of(remote)
+        key = _key(remote, user)
         if accepted:
-            self._failures.pop((host, user), None)
-            self._known.pop((host, user), None)
-            self._known[host, user] = None
+            self._failures.pop(key, None)
+            self._known.pop(key, None)
+            self._known[key] = None
             _bound(self._known)
             return
-        for key in ((host, user), (host, "")):
-            self._failures[key] = self._failures.pop(key, 0) + 1
+        for each in (key, (key[0], "")):
+            self._failures[each] = self._failures.pop(each, 0) + 1
         _bound(self._failures)
 
 
-def host_of(remote: str) -> str:
-    """Of ``HOST:PORT``."""
-    return remote.rpartition(":")[0] or remote
+def _key(remote: str, user: str) -> tuple[str, str]:
+    """The host of ``HOST:PORT``, and the user."""
+    return remote.rpartition(":")[0] or remote, user[:MAX_REMEMBERED_CHARS]
 
 
 def _bound(remembered: dict[tuple[str, str], Any]) -> None:
