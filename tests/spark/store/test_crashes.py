@@ -10,12 +10,11 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from postroom.spark.filesystems import exclusive_files
 from postroom.spark.store import files
-from postroom.spark.store.parquet import ParquetStore
 from postroom.spark.store.protocol import OPEN
 from postroom.spark.store.table_store import TableStore
 from tests.spark.store.small_tables import DAY, LEDGER, append, compact, serials, small_store
@@ -57,7 +56,8 @@ class Disk:
             if self._linked and self._kept % 2:
                 self._linked.unlink()
         else:
-            os.ftruncate(number, min(self._kept, os.fstat(number).st_size))
+            path = os.readlink(f"/proc/self/fd/{number}")  # noqa: PTH115
+            os.truncate(path, min(self._kept, os.fstat(number).st_size))
         raise PowerCut
 
     def link(self, source: Path, target: Path) -> None:
@@ -82,9 +82,9 @@ class Disk:
 def cut_after(steps: int, kept: int) -> Iterator[None]:
     """The power fails after so many calls."""
     disk = Disk(steps, kept)
-    delete = ParquetStore._delete
+    delete = files.DataFiles.delete
 
-    def delete_or_stop(self: ParquetStore, path: str) -> None:
+    def delete_or_stop(self: files.DataFiles, path: str) -> None:
         if not disk.step():
             raise PowerCut
         delete(self, path)
@@ -92,7 +92,7 @@ def cut_after(steps: int, kept: int) -> Iterator[None]:
     with (
         mock.patch.object(files, "os", disk),
         mock.patch.object(exclusive_files, "os", disk),
-        mock.patch.object(ParquetStore, "_delete", delete_or_stop),
+        mock.patch.object(files.DataFiles, "delete", delete_or_stop),
     ):
         yield
 
@@ -129,6 +129,7 @@ command = st.tuples(st.sampled_from(sorted(COMMANDS)), st.integers(0, STEPS), st
 @pytest.mark.parametrize("format", ["parquet", "delta"])
 @settings(max_examples=60, deadline=None)
 @given(commands=st.lists(command, min_size=1, max_size=14))
+@example(commands=[*[("append", STEPS, 0)] * 4, ("vacuum", 0, 1)])
 def test_a_crash_leaves_the_old_version_or_the_new_one(
     format: str, commands: list[tuple[str, int, int]]
 ) -> None:

@@ -76,6 +76,5 @@ class TableUpkeep:
         gone = 0
         for table in self._tables.values():
             gone += table.store.vacuum(self._upkeep.vacuum_retention_s)
-            table.reload()  # Delta Lake tells of a vacuum by commits of its own
         self._vacuumed_s = self._clock()
         return [f"vacuumed ({gone} files)"] if gone else []

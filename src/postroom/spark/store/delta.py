@@ -271,17 +271,11 @@ class DeltaStore(TableStore):
             return 0
         table = DeltaTable(self.uri)
         hours = -(-retention_s // HOUR_S)
-
-        def run(is_dry: bool, properties: CommitProperties | None = None) -> list[str]:
-            return table.vacuum(
-                hours, is_dry, enforce_retention_duration=False, full=True, commit_properties=properties
-            )
-
-        gone = self._there(run(True))
-        if gone:  # else only the two commits that tell of it would be new
-            run(False, _properties(newest.state, "vacuum"))
-            table.update_incremental()
-            self._sync(table.version())
+        # Its own deleting would write two commits that aren't synced: a power cut could leave half of one.
+        unused = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        gone = self._there(unused)
+        for path in gone:
+            self._data.delete(path)
         table.cleanup_metadata()
         return len(gone)
 

@@ -7,7 +7,7 @@ what a path says is not repeated as a column of the file, unless a format asks f
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -90,6 +90,11 @@ class DataFiles:
         columns = [name for name in self.definition.schema.names if name not in PARTITION_COLUMNS]
         tables = (table for file in files for table in self.pieces(file, columns))
         return self._write(tables, first.part, first.day, first.ledger_id)
+
+    def delete(self, path: str) -> None:
+        """Delete a file, given by its place on the file system, unless it has gone already."""
+        with suppress(FileNotFoundError):
+            self.filesystem.delete_file(path)
 
     def read(self, file: DataFile, columns: Sequence[str] | None = None, coded: bool = False) -> pa.Table:
         """Rows in the definition's columns, or those named. `coded`: texts that come again and again as

@@ -147,7 +147,7 @@ class ParquetStore(TableStore):
         strays = [info for info in self._found(DATA) if info.path not in needed]
         gone = [info.path for info in strays if info.mtime <= until]
         for path in gone:
-            self._delete(path)
+            self._data.delete(path)
         self._clean_log(oldest, until)
         return len(gone)
 
@@ -179,13 +179,7 @@ class ParquetStore(TableStore):
             else:
                 is_old = int(info.base_name[:DIGITS]) < start
             if is_old:
-                self._delete(info.path)
-
-    def _delete(self, path: str) -> None:
-        try:
-            self._data.filesystem.delete_file(path)
-        except FileNotFoundError:
-            return
+                self._data.delete(info.path)
 
 
 def log_path(version: int, suffix: str) -> str:
