@@ -288,10 +288,13 @@ class Reference:
         self._ranks += 1
         self._tie = self._ranks
         for place in self.all_places():
+            was = len(place.messages)
             self._end_delays(place)
             self._expire(place)
             self._end_leases(place)
             self.give_turns(place)
+            if len(place.messages) < was and self.lines.all:
+                self.let_in()  # before the next place: what ends there at this moment, too, comes too late
         self._tie = 0
         self.let_in()
         self.refuse([each for each in self.lines.all if each.due_us <= self.now_us])
