@@ -5,9 +5,9 @@ COMPILED := PYTHONPATH=build/compiled
 # Rooms of the package spark that are tested without a Spark session, and without anything that is compiled.
 TABLE_TESTS := $(addprefix tests/spark/,audit damage export ledger_source pipeline places report store tables)
 PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger tests/damage tests/simulation $(TABLE_TESTS)
-SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/app tests/testing tests/crash tests/faults tests/twophase tests/channels tests/foreign tests/upgrades
+SOCKET_TESTS := tests/replication tests/server tests/cli tests/client tests/clients tests/app tests/testing tests/crash tests/faults tests/twophase tests/channels tests/foreign tests/upgrades
 SPARK_KILLS := tests/crash/test_spark_kills.py
-SPARK_TESTS := $(addprefix tests/spark/,session broker consume data_source exactly_once jobs messages sink tap) $(SPARK_KILLS)
+SPARK_TESTS := $(addprefix tests/spark/,session broker consume data_source exactly_once jobs messages sink tap)
 # What depends on Spark's version: sources, streams, tables and sinks in Spark's Python processes, and what SQL makes of them.
 SPARK42_TESTS := $(addprefix tests/spark/session/,test_worker.py ledger_source store pipeline/test_pipeline.py audit/test_audit.py) \
   $(addprefix tests/spark/,tap/test_tap.py consume/test_consume.py sink/test_sink.py)
@@ -15,7 +15,8 @@ HYPOTHESIS_TESTS := $(PURE_TESTS) tests/server tests/client tests/faults tests/t
 ROUNDS := 10
 MINUTES := 180
 # The pure tests share nothing, and wait for nothing. Those with sockets wait for each other's answers most of the time,
-# and share a module's broker. Spark takes every core for itself.
+# and share a module's broker; those of Spark share its session, and plan on one core most of the time. Those that kill
+# Spark's processes start so many that each has every core for itself.
 EVERY_CORE := -n auto --dist worksteal
 EVERY_CORE_BY_FILE := -n auto --dist loadfile
 HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*.c')
@@ -48,11 +49,12 @@ compiled: build/compiled/.ready ## build the compiled version into build/compile
 build/compiled/.ready: $(HOT_SOURCES) | setup
 	tools/compile.sh
 
-test: packages-of-test compiled java peers ## all tests: pure (interpreted and compiled), sockets (compiled), Spark
-	PYTHONPATH=src $(PY) -m pytest $(EVERY_CORE) $(PURE_TESTS) tests/docs
+test: packages-of-test compiled java peers ## all tests: pure (interpreted, but for the long ones, and compiled), sockets (compiled), Spark
+	PYTHONPATH=src $(PY) -m pytest $(EVERY_CORE) -m "not long" $(PURE_TESTS) tests/docs
 	$(COMPILED) $(PY) -m pytest $(EVERY_CORE) $(filter-out $(TABLE_TESTS),$(PURE_TESTS))
 	$(COMPILED) $(PY) -m pytest $(EVERY_CORE_BY_FILE) --ignore $(SPARK_KILLS) $(SOCKET_TESTS)
-	$(COMPILED) $(PY) -m pytest $(SPARK_TESTS)
+	$(COMPILED) $(PY) -m pytest $(EVERY_CORE_BY_FILE) $(SPARK_TESTS)
+	$(COMPILED) $(PY) -m pytest $(SPARK_KILLS)
 
 test-pure: setup ## the fast tests, interpreted
 	PYTHONPATH=src $(PY) -m pytest $(EVERY_CORE) $(PURE_TESTS)
@@ -61,10 +63,11 @@ test-sockets: compiled peers ## real clients over real sockets
 	$(COMPILED) $(PY) -m pytest $(SOCKET_TESTS)
 
 test-spark: compiled java ## Spark tests on local[2]
-	$(COMPILED) $(PY) -m pytest $(SPARK_TESTS)
+	$(COMPILED) $(PY) -m pytest $(EVERY_CORE_BY_FILE) $(SPARK_TESTS)
+	$(COMPILED) $(PY) -m pytest $(SPARK_KILLS)
 
 test-spark42: setup java .venv-spark42/.ready compiled ## the same on PySpark 4.2
-	$(COMPILED) .venv-spark42/bin/python -m pytest $(SPARK42_TESTS)
+	$(COMPILED) .venv-spark42/bin/python -m pytest $(EVERY_CORE_BY_FILE) $(SPARK42_TESTS)
 
 .venv-spark42/.ready: tools/setup.sh tools/spark42.lock | setup
 	tools/setup.sh spark42

@@ -36,7 +36,8 @@ EDGE_SERVER = (
     *(f"channels/{name}" for name in ("inbound_link", "receiving_link", "sending_link", "undeliverable")),
     *(f"connection/{name}" for name in ("attach", "binding", "broker", "durable_effects")),
     *(f"kernel/{name}" for name in ("bound_link", "broker_state", "connection_state")),
-    *(f"links/{name}" for name in ("delivery_headers", "dynamic_nodes", "incoming_link", "incoming_message")),
+    *(f"links/{name}" for name in ("acquisition", "addressing", "delivery_headers", "dynamic_nodes")),
+    *(f"links/{name}" for name in ("held_answers", "incoming_link", "incoming_message", "kept_deliveries")),
     *(f"links/{name}" for name in ("outcomes", "outgoing_link", "registry", "terminus")),
     *("links/transaction_coordinator", "management/links"),
 )

@@ -60,9 +60,22 @@ def write_events_file(folder: Path, messages: int) -> int:
     dictionary, details = _dictionary(messages * ID_BYTES)
     heap = memoryview(names.tobytes() + details)
     image = EventsImage(
-        UUID(int=1).bytes, 1, b"e" * 16, 1, 1, 3 * messages, 0, 0, NO_SEAL, 0, len(dictionary),
-        np.concatenate([dictionary, transitions]), arrivals, heap, np.zeros(0, BLOCK_ROW_DTYPE),
-    )  # fmt: skip
+        ledger_id=UUID(int=1).bytes,
+        epoch=1,
+        epoch_id=b"e" * 16,
+        file_number=1,
+        first_position=1,
+        last_position=3 * messages,
+        time_us=0,
+        last_time_us=0,
+        sealed=NO_SEAL,
+        last_block_crc=0,
+        dictionary_count=len(dictionary),
+        transitions=np.concatenate([dictionary, transitions]),
+        arrivals=arrivals,
+        names=heap,
+        blocks=np.zeros(0, BLOCK_ROW_DTYPE),
+    )
     disk = RealDisk(folder)
     write_durably(disk, events_name(1), encode_image(image))
     disk.unlock()

@@ -239,10 +239,22 @@ class Folder:
         dictionary = np.frombuffer(head, TRANSITION_DTYPE)
         first, last = records.first_position, records.last_position
         image = EventsImage(
-            LEDGER_ID.bytes, 1, EPOCH_ID, self._number, first, last, time_at(first), time_at(last),
-            self._seal, self._number, len(dictionary), np.concatenate([dictionary, transitions]), arrivals,
-            memoryview(details + records.names), np.zeros(0, BLOCK_ROW_DTYPE),
-        )  # fmt: skip
+            ledger_id=LEDGER_ID.bytes,
+            epoch=1,
+            epoch_id=EPOCH_ID,
+            file_number=self._number,
+            first_position=first,
+            last_position=last,
+            time_us=time_at(first),
+            last_time_us=time_at(last),
+            sealed=self._seal,
+            last_block_crc=self._number,
+            dictionary_count=len(dictionary),
+            transitions=np.concatenate([dictionary, transitions]),
+            arrivals=arrivals,
+            names=memoryview(details + records.names),
+            blocks=np.zeros(0, BLOCK_ROW_DTYPE),
+        )
         name = events_name(self._number)
         write_durably(self._disk, name, encode_image(image))
         self._seal = image.seal()

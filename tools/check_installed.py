@@ -23,18 +23,22 @@ LOADED_BY = ("pytest",)
 """What imports modules of ours itself, and is no requirement."""
 
 
+IMPORTED_AS = {"pyjwt": "jwt"}
+"""Packages that are imported by another name than they are installed by."""
+
+
 class Fault(Exception):
     """What is wrong with the installation."""
 
 
 def brought_by_extras() -> dict[str, set[str]]:
-    """The packages that each extra names. They are imported by the names that they are installed by."""
+    """The packages that each extra names, by the names that they are imported by."""
     brought: dict[str, set[str]] = {}
     for requirement in metadata.requires("postroom") or []:
         extra = re.search(r"""extra == ['"](\w+)['"]""", requirement)
         name = re.match(r"\w+", requirement)
         if extra and name:
-            brought.setdefault(extra[1], set()).add(name[0])
+            brought.setdefault(extra[1], set()).add(IMPORTED_AS.get(name[0], name[0]))
     return brought
 
 

@@ -1,9 +1,8 @@
 """Refuses private words in names, and pronouns of persons for software: see docs/explanation/glossary.md.
 
 ``python -m tools.check_names`` checks the names of modules, classes, functions, parameters, attributes and
-variables where they are made, by the words that they consist of, and comments and docstrings for pronouns.
-What is left of older names is counted in ``private_names.toml`` by folder and word, and may only shrink:
-``--shrink`` writes the counts anew once they have.
+variables where they are made, by the words that they consist of, and comments and docstrings for pronouns;
+in the source, the tools and the tests alike.
 """
 
 import ast
@@ -11,17 +10,13 @@ import io
 import re
 import sys
 import tokenize
-import tomllib
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
-LEFT: Final = Path(__file__).parent / "private_names.toml"
-FOLDERS: Final = ("src/postroom/manager", "src", "tools", "bench", "demo", "tests")
-"""A file belongs to the first that has it."""
+FOLDERS: Final = ("src", "tools", "bench", "demo", "tests")
 
 REFUSED: Final = {
     "ask": "request, query, call",
@@ -129,66 +124,23 @@ def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield from enumerate(text.splitlines(), node.lineno)
 
 
-def folder_of(file: str) -> str:
-    """Which of `FOLDERS` it counts for."""
-    return next(folder for folder in FOLDERS if file.startswith(f"{folder}/"))
-
-
 def check_all(root: Path = ROOT) -> list[Finding]:
     """All that is refused in all files."""
-    files = {path for folder in FOLDERS for path in (root / folder).rglob("*.py")}
-    named = sorted((path.relative_to(root).as_posix(), path) for path in files)
-    return [found for name, path in named for found in check_file(name, path.read_text(encoding="utf-8"))]
-
-
-def counted(findings: list[Finding]) -> dict[str, dict[str, int]]:
-    """How many there are, by folder and word."""
-    counts = Counter((folder_of(one.file), one.word) for one in findings)
-    folders = sorted({folder for folder, _ in counts})
-    return {
-        folder: {word: counts[folder, word] for word in sorted([*REFUSED, *PRONOUNS]) if counts[folder, word]}
-        for folder in folders
-    }
-
-
-def changes(
-    left: Mapping[str, Mapping[str, int]], now: Mapping[str, Mapping[str, int]]
-) -> tuple[list[str], bool]:
-    """Which ``folder: word`` there are more of than are left, and whether there are fewer of any."""
-    keys = {(folder, word) for counts in (left, now) for folder, words in counts.items() for word in words}
-    pairs = {key: (left.get(key[0], {}).get(key[1], 0), now.get(key[0], {}).get(key[1], 0)) for key in keys}
-    more = [f"{folder}: {word}" for (folder, word), (was, is_now) in sorted(pairs.items()) if is_now > was]
-    return more, any(is_now < was for was, is_now in pairs.values())
-
-
-def as_toml(counts: Mapping[str, Mapping[str, int]]) -> str:
-    """The file of what is left."""
-    lines = [
-        "# How many names with private words are left; may only shrink: python -m tools.check_names --shrink"
+    files = sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.py"))
+    return [
+        found
+        for path in files
+        for found in check_file(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
     ]
-    for folder, words in counts.items():
-        lines += ["", f'["{folder}"]', *(f"{word} = {count}" for word, count in words.items())]
-    return "\n".join(lines) + "\n"
 
 
-def main(arguments: list[str]) -> int:
+def main(root: Path = ROOT) -> int:
     """The command: 1 where something is refused."""
-    findings = check_all()
-    left = tomllib.loads(LEFT.read_text(encoding="utf-8"))
-    now = counted(findings)
-    more, has_fewer = changes(left, now)
+    findings = check_all(root)
     for finding in findings:
-        if f"{folder_of(finding.file)}: {finding.word}" in more:
-            print(finding)
-    if more:
-        return 1
-    if has_fewer and "--shrink" in arguments:
-        LEFT.write_text(as_toml(now), encoding="utf-8")
-    elif has_fewer:
-        print(f"fewer are left than {LEFT.name} has: run python -m tools.check_names --shrink")
-        return 1
-    return 0
+        print(finding)
+    return 1 if findings else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

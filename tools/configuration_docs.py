@@ -54,7 +54,7 @@ def table(name: str) -> str:
             continue
         meaning = meanings.get(each.name, "")
         keyword = KEYWORD.search(meaning)
-        cells = [f"`{each.name}`", *[keyword[1] if keyword else "–"] * of_mq]
+        cells = [f"`{each.encode_name}`", *[keyword[1] if keyword else "–"] * of_mq]
         text = KEYWORD.sub("" if of_mq else r" (MQ's \1)", meaning)
         lines.append([*cells, default_of(struct, each), values_of(each), _as_cell(text)])
     rows = [f"| {' | '.join(cells)} |" for cells in lines]

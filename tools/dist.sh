@@ -135,6 +135,7 @@ check() {
   new_environment .venv/bin/python
   POSTROOM_COMPILE=1 install_by $WORK/source "$command"
   try_installed compiled
+  tools/compile.sh $WORK/env/lib/python*/site-packages # so that tests of the compiled version are of what was installed
 }
 
 dist() {

@@ -2,8 +2,9 @@
 
 ``make release`` runs it; ``TAG=1 make release`` also tags the commit, here alone. What is quick is checked
 first: the tree is clean, the version is said alike everywhere, the changelog has it with a date and nothing
-above it, its upgrade fixtures are there. Then come ``make check``, ``make docs`` and ``make dist``, and what
-the built files say of themselves. At last it prints what there is to upload.
+above it, its upgrade fixtures are there. Then come ``make check``, ``make docs``,
+``make test-spark42`` and ``make dist``, and what the built files say of themselves. At last it prints what
+there is to upload.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 FIXTURES: Final = Path("tests/upgrades/fixtures")
-MAKE: Final = ("check", "docs", "dist")
+MAKE: Final = ("check", "docs", "test-spark42", "dist")
 NAME: Final = "postroom"
 MAX_SUMMARY_CHARS: Final = 512
 """That the index of Python packages takes."""

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from postroom.spark.ledger_source.columns import COLUMN_BY_NAME
+from postroom.spark.ledger_source.columns import ARRIVAL_ONLY
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import Field, TableDefinition
+from postroom.spark.tables.events import EVENTS
 
 LISTING = Path(__file__).parent.parent / "docs" / "reference" / "spark-tables-columns.inc"
 
@@ -58,7 +59,7 @@ def _row(definition: TableDefinition, field: Field) -> str:
 
 
 def _meaning(definition: TableDefinition, field: Field) -> str:
-    of_arrivals = definition.is_done is None and COLUMN_BY_NAME[field.name].arrival_only
+    of_arrivals = definition is EVENTS and field.name in ARRIVAL_ONLY
     return field.comment + " *(arrival)*" * of_arrivals
 
 

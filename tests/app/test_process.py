@@ -51,12 +51,12 @@ def worker(url: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def begun(process: subprocess.Popen[str]) -> str:
-    """What it says next."""
+    """Its next line."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def tell(process: subprocess.Popen[str], text: str) -> None:
+def write_line(process: subprocess.Popen[str], text: str) -> None:
     """Let a handler go on."""
     assert process.stdin is not None
     process.stdin.write(f"{text}\n")
@@ -71,7 +71,7 @@ def test_a_signal_lets_the_handler_end_and_gives_back_the_others(
     with worker(broker.url) as process:
         assert begun(process) == "begun 1"
         process.send_signal(number)
-        tell(process, "done")
+        write_line(process, "done")
         assert process.wait(END_S) == 0
         assert begun(process) == ""
     assert [invoice.body for invoice in received(broker.url, "invoices")] == ["invoice 1 done"]
@@ -126,7 +126,7 @@ def test_a_crash_brings_the_message_back(broker: BrokerProcess) -> None:
         process.kill()
     with worker(broker.url) as process:
         assert begun(process) == "begun 1"
-        tell(process, "again")
+        write_line(process, "again")
         assert [invoice.body for invoice in received(broker.url, "invoices")] == ["invoice 1 again"]
         process.terminate()
         assert process.wait(END_S) == 0
@@ -140,12 +140,12 @@ def test_a_restart_of_the_broker_is_survived(broker: BrokerProcess) -> None:
     with worker(f"failover:({broker.url})") as process:
         assert begun(process) == "begun 1"
         broker.restart_after_kill()
-        tell(process, "before")
+        write_line(process, "before")
         assert begun(process) == "begun 1"
-        tell(process, "again")
+        write_line(process, "again")
         send(broker.url, '{"id": 2}')
         assert begun(process) == "begun 2"
-        tell(process, "done")
+        write_line(process, "done")
         bodies = [invoice.body for invoice in received(broker.url, "invoices", 3)]
         process.terminate()
         assert process.wait(END_S) == 0

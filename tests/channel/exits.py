@@ -2,13 +2,13 @@
 
 from postroom.channel.undelivered import RetryRequest, Stop, Wait
 
-asked: list[RetryRequest] = []
-"""What `until_third` was asked, the newest last."""
+requests: list[RetryRequest] = []
+"""What `until_third` was called with, the newest last."""
 
 
 def until_third(request: RetryRequest) -> Wait | Stop:
     """Two more attempts, whatever the reason."""
-    asked.append(request)
+    requests.append(request)
     return Wait(200) if request.attempt < 3 else Stop()
 
 

@@ -50,16 +50,16 @@ class Wire:
 
 
 class End:
-    """One end of a wire: what it says, and what it hears."""
+    """One end of a wire: what it has to send, and what it has received."""
 
     def __init__(self, talker: ConnectionBinding | Connection, place: "Place | None") -> None:
         self.talker = talker
         self.place = place
-        self.said = b""
+        self.unsent = b""
         self.events: list[Event] = []
 
     def collect(self) -> None:
-        self.said += self.talker.data_to_send()
+        self.unsent += self.talker.data_to_send()
 
     def hear(self, data: bytes, now_us: int) -> None:
         if isinstance(self.talker, ConnectionBinding):
@@ -75,7 +75,7 @@ class End:
 
     @property
     def finished(self) -> bool:
-        return self.talker.finished and not self.said
+        return self.talker.finished and not self.unsent
 
 
 class Place:
@@ -220,8 +220,8 @@ class World:
         busy = False
         for near, far in (wire.ends, wire.ends[::-1]):
             near.collect()
-            if near.said and not wire.closed:
-                piece, near.said = near.said[: self.piece_bytes], near.said[self.piece_bytes :]
+            if near.unsent and not wire.closed:
+                piece, near.unsent = near.unsent[: self.piece_bytes], near.unsent[self.piece_bytes :]
                 if wire.ends[0].place is not None:
                     self.carrying(wire)
                 busy = True

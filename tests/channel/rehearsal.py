@@ -22,7 +22,7 @@ class Held:
     luwid: bytes
     messages: list[int] = field(default_factory=list)
     last_sequence: int = 0
-    asked: bool = False
+    is_confirm_requested: bool = False
 
 
 @dataclass
@@ -44,7 +44,8 @@ class SenderStore:
 
     def resynchronise(self, partner_last: bytes, partner_sequence: int) -> None:
         names = [batch.luwid for batch in self.batches]
-        # The number of a batch is known when it is asked for: that may be lost, but then the partner says it.
+        # The number of a batch is known when its confirmation is requested: that may be lost, but then the
+        # partner has it.
         if partner_last in names:
             for batch in self.batches[: names.index(partner_last) + 1]:
                 self.confirm(batch)
@@ -98,9 +99,9 @@ class Rehearsal:
         self.unsynced: list[int] = []
         """Taken, but what says so isn't durable: they may not leave."""
         self.unsent: list[int] = []
-        """Behind a batch that is full and can't be asked for yet."""
+        """Behind a batch that is full and whose confirmation can't be requested yet."""
         self.whole: list[Held] = []
-        """Batches that are full and not asked for, and the one that is being filled."""
+        """Batches that are full and not yet requested to be confirmed, and the one that is being filled."""
         self.filling: Held | None = None
         self.arriving: list[int] = []
         self.committing: list[BatchEnd] = []
@@ -147,11 +148,11 @@ class Rehearsal:
                 self.step()
 
     def step(self) -> bool:
-        """What the machine says now."""
+        """The machine's next step."""
         ahead = len(self.unsynced) + len(self.unsent)
         step = self.sending.step(ahead, not self.sender.waiting, self.now_us)
         if step == REQUEST_CONFIRM:
-            self.ask()
+            self.request_confirm()
         elif step == BEAT:
             self.there.append(Beat())
             self.sending.beat()
@@ -160,12 +161,12 @@ class Rehearsal:
             return False
         return True
 
-    def ask(self) -> None:
+    def request_confirm(self) -> None:
         batch = self.whole.pop(0) if self.whole else self.filling
         if batch is self.filling:
             self.filling = None
         assert batch is not None and len(batch.messages) == self.sending.count
-        batch.asked, batch.last_sequence = True, int(self.sending.sequence)
+        batch.is_confirm_requested, batch.last_sequence = True, int(self.sending.sequence)
         self.there.append(BatchEnd(batch.luwid, batch.last_sequence, len(batch.messages)))
         self.sending.confirm_requested()
 
@@ -202,7 +203,7 @@ class Rehearsal:
             self.sending.beat_answered(self.now_us)
         else:
             batch = self.sender.batches[0]
-            assert batch.asked and batch.luwid == luwid
+            assert batch.is_confirm_requested and batch.luwid == luwid
             self.sender.confirm(batch)
             self.sending.confirmed(self.now_us)
         self.go_on()
@@ -212,7 +213,7 @@ class Rehearsal:
         self.go_on()
 
     def cut(self) -> None:
-        """The link is lost; the receiver rolls back, the sender keeps what it has asked for.
+        """The link is lost; the receiver rolls back, the sender keeps what it has requested to be confirmed.
 
         The next link is refused until what the receiver says of its last batch is durable.
         """
@@ -222,7 +223,7 @@ class Rehearsal:
 
     def back_out(self) -> None:
         for batch in reversed(self.sender.batches[:]):
-            if not batch.asked:
+            if not batch.is_confirm_requested:
                 self.sender.back_out(batch)
 
     def crash_sender(self) -> None:

@@ -216,8 +216,8 @@ NUMBERS = st.integers(1, 9999)
         offer, batch_size=NUMBERS, fast=st.booleans(), max_message_bytes=NUMBERS, reset_sequence=NUMBERS
     )
 )
-def test_what_a_sender_offers_is_read_as_it_was_said(said: Offer) -> None:
-    assert read_offer(said.properties(), False) == said
+def test_what_a_sender_offers_is_read_as_it_was_said(offered: Offer) -> None:
+    assert read_offer(offered.properties(), False) == offered
 
 
 @given(
@@ -227,8 +227,8 @@ def test_what_a_sender_offers_is_read_as_it_was_said(said: Offer) -> None:
         last_luwid=st.one_of(st.just(b""), st.binary(min_size=16, max_size=16)),
     )
 )
-def test_what_a_receiver_offers_is_read_as_it_was_said(said: Offer) -> None:
-    assert read_offer(said.properties(), True) == said
+def test_what_a_receiver_offers_is_read_as_it_was_said(offered: Offer) -> None:
+    assert read_offer(offered.properties(), True) == offered
 
 
 @given(ours=NUMBERS, theirs=NUMBERS, our_fast=st.booleans(), their_fast=st.booleans())
@@ -260,28 +260,28 @@ def test_no_properties_at_all() -> None:
         read_offer(None, False)
 
 
-# What is said later.
+# What is sent later.
 
 
 @given(st.binary(max_size=20))
 def test_any_bytes_as_a_tag(tag: bytes) -> None:
     try:
-        said = read_tag(tag)
+        decoded = read_tag(tag)
     except AmqpError:
         return
-    assert wire.TAG.pack(said.kind, said.sequence, said.serial) == tag
+    assert wire.TAG.pack(decoded.kind, decoded.sequence, decoded.serial) == tag
 
 
 @given(st.integers(0, 1), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
 def test_tags_are_read_as_they_were_made(kind: int, sequence: int, serial: int) -> None:
-    said: Tag = read_tag(wire.TAG.pack(kind, sequence, serial))
-    assert (said.kind, said.sequence, said.serial) == (kind, sequence, serial)
+    decoded: Tag = read_tag(wire.TAG.pack(kind, sequence, serial))
+    assert (decoded.kind, decoded.sequence, decoded.serial) == (kind, sequence, serial)
 
 
 @given(st.binary(min_size=16, max_size=16), st.integers(1, 999_999_999), st.integers(1, 9999))
 def test_the_end_of_a_batch_is_read_as_it_was_said(luwid: bytes, last: int, count: int) -> None:
-    said = read_batch_end(BatchEnd(luwid, last, count).encode())
-    assert (said.luwid, said.last_sequence, said.count) == (luwid, last, count)
+    decoded = read_batch_end(BatchEnd(luwid, last, count).encode())
+    assert (decoded.luwid, decoded.last_sequence, decoded.count) == (luwid, last, count)
 
 
 @given(st.binary(max_size=40))

@@ -16,7 +16,7 @@ from postroom.amqp.message.sections import Header, Message, Value
 from postroom.channel import wire
 from postroom.channel.negotiation import Offer
 from postroom.channel.wire import CHANNEL_ADDRESS, BatchEnd
-from postroom.manager.headers.transmission_header import TransmissionHeader, with_transmission
+from postroom.manager.headers.transmission_header import TransmissionHeader
 from postroom.model.channel_states import ChannelState
 from postroom.server.configuration.config import QueueConfig
 from tests.channel.making import receiver, sender
@@ -55,9 +55,9 @@ class Bad:
         self.world.settle()
         self.partner = Client(self.b, "C")
 
-    def attach(self, said: Offer | None = None, **properties: object) -> SenderLink:
-        """As a sender; ``properties`` replace what the offer says."""
-        record = (said or offer()).properties()
+    def attach(self, offered: Offer | None = None, **properties: object) -> SenderLink:
+        """As a sender; ``properties`` replace those of the offer."""
+        record = (offered or offer()).properties()
         record |= {Symbol(key.replace("_", "-")): value for key, value in properties.items()}
         return self.attach_with(record)
 
@@ -92,7 +92,7 @@ def message(text: str = "text", durable: bool = True, header: bool = True) -> by
     if not header:
         return payload
     at = scan_head(payload).bare_offset
-    return payload[:at] + with_transmission(payload[at:], TransmissionHeader("IN", "B", 1))
+    return payload[:at] + TransmissionHeader("IN", "B", 1).put_on(payload[at:])
 
 
 def tag(sequence: int, kind: int = wire.IN_BATCH) -> bytes:
@@ -103,9 +103,9 @@ def put(link: SenderLink, sequence: int, text: str = "text") -> None:
     link.send(message(text), tag(sequence), True)
 
 
-def ask(link: SenderLink, last: int, count: int, luwid: bytes = LUWID) -> None:
-    said = BatchEnd(luwid, last, count).encode()
-    link.send(said, wire.TAG.pack(wire.CONTROL, last, count), False, wire.BATCH_END_FORMAT)
+def request_confirm(link: SenderLink, last: int, count: int, luwid: bytes = LUWID) -> None:
+    batch_end = BatchEnd(luwid, last, count).encode()
+    link.send(batch_end, wire.TAG.pack(wire.CONTROL, last, count), False, wire.BATCH_END_FORMAT)
 
 
 # A partner that keeps to the rules, to see that the tests themselves do.
@@ -117,7 +117,7 @@ def test_a_good_partner() -> None:
     put(link, 1, "one")
     link.send(message("fast", durable=False), tag(1, wire.FAST), False)
     put(link, 2, "two")
-    ask(link, 2, 2)
+    request_confirm(link, 2, 2)
     bad.world.settle()
     answers = bad.partner.events(DispositionReceived)
     assert [len(answer.deliveries) for answer in answers] == [1, 1]  # the fast one's, the batch's
@@ -206,7 +206,7 @@ def test_a_second_link_of_the_same_partner_takes_the_first_one_over() -> None:
     bad.world.settle()
     assert second.attached and not first.attached
     put(second, 1, "kept")
-    ask(second, 1, 1)
+    request_confirm(second, 1, 1)
     bad.world.settle()
     assert Client(bad.b).get("IN") == ["kept"]
 
@@ -246,29 +246,29 @@ def too_many(link: SenderLink) -> None:
 
 def wrong_last(link: SenderLink) -> None:
     put(link, 1)
-    ask(link, 2, 1)
+    request_confirm(link, 2, 1)
 
 
 def wrong_count(link: SenderLink) -> None:
     put(link, 1)
-    ask(link, 1, 2)
+    request_confirm(link, 1, 2)
 
 
 def empty_batch(link: SenderLink) -> None:
-    ask(link, 1, 1)
+    request_confirm(link, 1, 1)
 
 
 def same_name_twice(link: SenderLink) -> None:
     put(link, 1)
-    ask(link, 1, 1)
+    request_confirm(link, 1, 1)
     put(link, 2)
-    ask(link, 2, 1)
+    request_confirm(link, 2, 1)
 
 
 def settled_end(link: SenderLink) -> None:
     put(link, 1)
-    said = BatchEnd(LUWID, 1, 1).encode()
-    link.send(said, tag(1), True, wire.BATCH_END_FORMAT)
+    batch_end = BatchEnd(LUWID, 1, 1).encode()
+    link.send(batch_end, tag(1), True, wire.BATCH_END_FORMAT)
 
 
 def garbage_end(link: SenderLink) -> None:
@@ -310,7 +310,7 @@ def no_header(link: SenderLink) -> None:
 def to_nowhere(link: SenderLink) -> None:
     payload = Message(header=Header(durable=True), body=Value("x")).encode()
     at = scan_head(payload).bare_offset
-    sections = with_transmission(payload[at:], TransmissionHeader("NOWHERE", "B", 1))
+    sections = TransmissionHeader("NOWHERE", "B", 1).put_on(payload[at:])
     link.send(payload[:at] + sections, tag(1), True)
 
 
@@ -374,7 +374,7 @@ def test_an_aborted_message_was_never_sent() -> None:
     begun = link.send(message(), tag(1), False, more=True)
     link.abort(begun)
     put(link, 1, "whole")
-    ask(link, 1, 1)
+    request_confirm(link, 1, 1)
     bad.world.settle()
     assert Client(bad.b).get("IN") == ["whole"]
 
@@ -389,10 +389,12 @@ class Asking(Bad):
         super().__init__(type="server", transmission_queue="C", triggered=False)
         Client(self.b).put("Q@C", "one", "two", "three")
 
-    def ask(self, last_sequence: int = 0, last_luwid: bytes = b"", credit: int = 100) -> ReceiverLink:
-        said = offer(last_sequence=last_sequence, last_luwid=last_luwid)
+    def attach_requester(
+        self, last_sequence: int = 0, last_luwid: bytes = b"", credit: int = 100
+    ) -> ReceiverLink:
+        offered = offer(last_sequence=last_sequence, last_luwid=last_luwid)
         link = self.partner.session.attach_receiver(
-            "asking", Source(address=CHANNEL_ADDRESS), Target(), properties=said.properties()
+            "asking", Source(address=CHANNEL_ADDRESS), Target(), properties=offered.properties()
         )
         self.world.settle()
         if link.attached:
@@ -407,10 +409,10 @@ class Asking(Bad):
 
 def test_a_good_requester() -> None:
     asking = Asking()
-    link = asking.ask()
+    link = asking.attach_requester()
     (end,) = asking.ends()
-    said = wire.read_batch_end(end.payload)
-    assert (said.last_sequence, said.count) == (3, 3)
+    batch_end = wire.read_batch_end(end.payload)
+    assert (batch_end.last_sequence, batch_end.count) == (3, 3)
     link.settle(end.delivery_id, end.delivery_id, ACCEPTED)
     asking.world.settle()
     assert asking.b.depth("C") == 0
@@ -421,7 +423,7 @@ def test_a_good_requester() -> None:
 
 def test_a_batch_whose_end_is_rejected_goes_back() -> None:
     asking = Asking()
-    link = asking.ask()
+    link = asking.attach_requester()
     (end,) = asking.ends()
     link.settle(end.delivery_id, end.delivery_id, Rejected(Error("x:y", "no")))
     assert asking.refused() == wire.BATCH_REFUSED
@@ -432,7 +434,7 @@ def test_a_batch_whose_end_is_rejected_goes_back() -> None:
 @pytest.mark.parametrize("state", [RELEASED, Modified(), None])
 def test_any_other_answer_to_the_end_of_a_batch_leaves_it_in_doubt(state: DeliveryState | None) -> None:
     asking = Asking()
-    link = asking.ask()
+    link = asking.attach_requester()
     (end,) = asking.ends()
     link.settle(end.delivery_id, end.delivery_id, state)
     assert asking.refused() == wire.BATCH_REFUSED
@@ -442,7 +444,7 @@ def test_any_other_answer_to_the_end_of_a_batch_leaves_it_in_doubt(state: Delive
 
 def test_a_requester_that_says_a_number_that_can_not_be() -> None:
     asking = Asking()
-    asking.ask(last_sequence=17)
+    asking.attach_requester(last_sequence=17)
     assert asking.refused() == wire.SEQUENCE_ERROR
     assert asking.b.depth("C") == 3
 
@@ -458,7 +460,7 @@ def test_a_requester_without_its_numbers() -> None:
 @pytest.mark.parametrize("credit", [1, 2, 3])
 def test_little_credit_only_takes_longer(credit: int) -> None:
     asking = Asking()
-    link = asking.ask(credit=credit)
+    link = asking.attach_requester(credit=credit)
     for _ in range(4):
         link.flow(credit)
         asking.world.settle()
@@ -470,11 +472,11 @@ def test_little_credit_only_takes_longer(credit: int) -> None:
 
 def test_what_a_requester_took_and_never_confirmed_goes_to_the_next_one() -> None:
     asking = Asking()
-    asking.ask()
+    asking.attach_requester()
     asking.world.cut(next(each for each in asking.world.wires if each.ends[0] is asking.partner.end))
     asking.world.settle()
     asking.partner = Client(asking.b, "C")
-    link = asking.ask()
+    link = asking.attach_requester()
     (end,) = asking.ends()
     link.settle(end.delivery_id, end.delivery_id, ACCEPTED)
     asking.world.settle()
@@ -483,7 +485,7 @@ def test_what_a_requester_took_and_never_confirmed_goes_to_the_next_one() -> Non
 
 def test_a_requester_that_closes_its_connection_leaves_the_server_at_rest() -> None:
     asking = Asking()
-    asking.ask()
+    asking.attach_requester()
     assert asking.b.state(C_TO_B) == ChannelState.RUNNING
     asking.partner.engine.close()
     asking.world.settle()

@@ -115,8 +115,8 @@ def test_what_travels_in_a_batch_is_never_dropped_and_what_does_not_is_never_bac
 
 
 def test_a_message_that_asks_for_nothing_is_never_discarded() -> None:
-    for (_, asked, _, _), action in NEXT.items():
-        if asked in (OnFailure.NOTHING, OnFailure.REPORT):
+    for (_, on_failure, _, _), action in NEXT.items():
+        if on_failure in (OnFailure.NOTHING, OnFailure.REPORT):
             assert action not in (Action.DISCARD, Action.RETURN_TO_SENDER)
 
 
@@ -125,13 +125,13 @@ def test_what_a_word_asks_for(word: int, replies: bool) -> None:
     exception, discards = word & mq.EXCEPTION_MASK, word & mq.DISCARD_MSG != 0
     if exception not in (0, 0x01000000, 0x03000000, 0x07000000):
         return
-    asked = on_failure_of(word, replies)
+    on_failure = on_failure_of(word, replies)
     returns = exception == Report.EXCEPTION_WITH_FULL_DATA and discards and replies
-    assert (asked is OnFailure.RETURN) == returns
-    assert (asked in (OnFailure.REPORT, OnFailure.REPORT_AND_DISCARD, OnFailure.RETURN)) == (
+    assert (on_failure is OnFailure.RETURN) == returns
+    assert (on_failure in (OnFailure.REPORT, OnFailure.REPORT_AND_DISCARD, OnFailure.RETURN)) == (
         exception != 0 and replies
     )
-    assert (asked in (OnFailure.NOTHING, OnFailure.REPORT)) == (not discards)
+    assert (on_failure in (OnFailure.NOTHING, OnFailure.REPORT)) == (not discards)
 
 
 def test_without_a_reply_queue_nothing_is_returned() -> None:

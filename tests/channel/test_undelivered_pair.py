@@ -37,8 +37,8 @@ def two(**receiving: object) -> tuple[World, Place, Place]:
     return world, a, b
 
 
-def ask(client: Client, to: str, **options: int) -> None:
-    """Put a message that asks for reports to ANSWERS."""
+def put_with_reports(client: Client, to: str, **options: int) -> None:
+    """Put a message that requests reports to ANSWERS."""
     link = client.sender(to)
     properties: dict[str, object] = {f"JMS_IBM_Report_{name}": Int(word) for name, word in options.items()}
     message = Message(
@@ -59,7 +59,9 @@ def answers(client: Client) -> list[Message]:
 def test_a_message_comes_back_to_its_sender() -> None:
     _, a, b = two()
     client = Client(a)
-    ask(client, "NOWHERE@B", Exception=Report.EXCEPTION_WITH_FULL_DATA, Discard_Msg=Report.DISCARD_MSG)
+    put_with_reports(
+        client, "NOWHERE@B", Exception=Report.EXCEPTION_WITH_FULL_DATA, Discard_Msg=Report.DISCARD_MSG
+    )
     [report] = answers(client)
     assert report.application_properties["JMS_IBM_Feedback"] == 2085
     assert report.application_properties["colour"] == "red"
@@ -71,7 +73,9 @@ def test_a_message_comes_back_to_its_sender() -> None:
 
 def test_nobody_sends_to_where_the_undelivered_stand_nor_receives_there() -> None:
     _, a, b = two()
-    ask(Client(a), "NOWHERE@B", Exception=Report.EXCEPTION_WITH_FULL_DATA, Discard_Msg=Report.DISCARD_MSG)
+    put_with_reports(
+        Client(a), "NOWHERE@B", Exception=Report.EXCEPTION_WITH_FULL_DATA, Discard_Msg=Report.DISCARD_MSG
+    )
     assert UNDELIVERED in b.broker.manager.queues
     client = Client(b)
     client.receiver(UNDELIVERED, credit=0)
@@ -86,32 +90,32 @@ def test_arrival_and_an_exception_are_reported_from_there() -> None:
     _, a, b = two()
     b.broker.manager.queue_for_attach("IN", b.world.now_us)
     client = Client(a)
-    ask(client, "IN@B", COA=Report.COA, COD=Report.COD, Exception=Report.EXCEPTION)
+    put_with_reports(client, "IN@B", COA=Report.COA, COD=Report.COD, Exception=Report.EXCEPTION)
     assert Client(b).get("IN") == ["order 7"]
-    ask(client, "NOWHERE@B", COA=Report.COA, Exception=Report.EXCEPTION)
+    put_with_reports(client, "NOWHERE@B", COA=Report.COA, Exception=Report.EXCEPTION)
     feedbacks = [message.application_properties["JMS_IBM_Feedback"] for message in answers(client)]
     assert feedbacks == [259, 260, 2085]
     assert b.depth("DEAD") == 1
 
 
 def test_an_exit_decides_about_attempts() -> None:
-    exits.asked.clear()
+    exits.requests.clear()
     world, a, b = two(message_retry_exit=EXIT, message_retry_data="patience")
-    ask(Client(a), "NOWHERE@B")
+    put_with_reports(Client(a), "NOWHERE@B")
     assert b.state(A_TO_B) == ChannelState.PAUSED
     world.pass_time(0.25)
     assert b.state(A_TO_B) == ChannelState.PAUSED
     world.pass_time(0.25)
     assert b.state(A_TO_B) == ChannelState.RUNNING
     assert b.depth("DEAD") == 1
-    assert [request.attempt for request in exits.asked] == [1, 2, 3]
-    last = exits.asked[-1]
+    assert [request.attempt for request in exits.requests] == [1, 2, 3]
+    last = exits.requests[-1]
     assert (last.data, last.undelivered.reason, last.header.value("colour")) == ("patience", 2085, "red")
 
 
 def test_an_exit_that_can_not_be_loaded_tries_nothing_again() -> None:
     _, a, b = two(message_retry_exit="tests.channel.exits:missing")
-    ask(Client(a), "NOWHERE@B")
+    put_with_reports(Client(a), "NOWHERE@B")
     assert b.depth("DEAD") == 1
 
 

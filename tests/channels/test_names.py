@@ -8,12 +8,8 @@ import pytest
 
 from postroom.client import Connection, ConnectionFactory, Message, Queue
 from postroom.server.configuration.channels import ChannelConfig
-from postroom.server.configuration.config import (
-    ListenConfig,
-    QueueConfig,
-    QueueManagerConfig,
-    RemoteQueueConfig,
-)
+from postroom.server.configuration.config import QueueConfig, QueueManagerConfig, RemoteQueueConfig
+from postroom.server.configuration.listening import ListenConfig
 from tests.clients.broker import free_port
 from tests.server.harness import BrokerThread, make_config
 

@@ -135,7 +135,7 @@ def discharge(after: bool) -> CutPoint:
 
 def next_disposition(proxy: FaultyProxy) -> CutPoint:
     """Before the broker's next one."""
-    said = sum(
+    count = sum(
         place.sender == BROKER and place.frame == "disposition" and place.after for place in proxy.seen
     )
-    return CutPoint(BROKER, "disposition", said, False)
+    return CutPoint(BROKER, "disposition", count, False)

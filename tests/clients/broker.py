@@ -95,6 +95,29 @@ class BrokerProcess:
         """SIGTERM, and wait for the orderly end."""
         self._end(signal.SIGTERM)
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """Such as SIGSTOP and SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait_for_exit(self) -> int:
+        """Until it ends by itself; its exit code."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        code = self._process.wait(STOP_S)
+        self._process.stdout.close()
+        self._process = None
+        return code
+
+    def wait_until_ready(self) -> None:
+        """Until one that was launched takes clients."""
+        self._await_ready()
+
+    @property
+    def log_text(self) -> str:
+        """What it has logged."""
+        return self._log.read_text()
+
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:
             return

@@ -128,10 +128,16 @@ def python_path() -> str:
 def jms_findings(program: str, address: str) -> dict[str, str]:
     """What a program of qpid-jms/ finds at the broker at ``address``, by the name of each trial."""
     make_ready("qpid_jms")
-    command = [*COMMANDS["qpid_jms"][:-1], f"postroom.driver.{program}", address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_S, check=False)
+    done = subprocess.run(
+        jms_command(program, address), capture_output=True, text=True, timeout=PROGRAM_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     return dict(line.split(": ", 1) for line in done.stdout.splitlines())
+
+
+def jms_command(program: str, *arguments: str) -> list[str]:
+    """What runs a program of qpid-jms/."""
+    return [*COMMANDS["qpid_jms"][:-1], f"postroom.driver.{program}", *arguments]
 
 
 def make_ready(name: str) -> None:

@@ -89,13 +89,13 @@ def put(broker: BrokerProcess, address: str, *texts: str) -> None:
 
 
 def test_a_sender_in_another_language(postroom: BrokerProcess) -> None:
-    said = partner(
+    result = partner(
         postroom, "send", "JS.TO.POSTROOM", "IN", "2", "one", "two", "three", "fast", "four", "five"
     )
-    assert said == {"begun": 0, "sequence": 5, "batches": 3, "partner": "POSTROOM"}
+    assert result == {"begun": 0, "sequence": 5, "batches": 3, "partner": "POSTROOM"}
     assert sorted(waiting(postroom, "IN")) == sorted(["one", "two", "three", "fast", "four", "five"])
-    said = partner(postroom, "send", "JS.TO.POSTROOM", "IN", "2", "six")
-    assert said == {"begun": 5, "sequence": 6, "batches": 1, "partner": "POSTROOM"}
+    result = partner(postroom, "send", "JS.TO.POSTROOM", "IN", "2", "six")
+    assert result == {"begun": 5, "sequence": 6, "batches": 1, "partner": "POSTROOM"}
     assert waiting(postroom, "IN") == ["six"]
 
 
@@ -109,7 +109,7 @@ def test_a_requester_in_another_language(postroom: BrokerProcess) -> None:
 
 
 def test_a_partner_is_told_what_is_wrong(postroom: BrokerProcess) -> None:
-    said = partner(postroom, "send", "NOWHERE", "IN", "2", "one")
-    assert said["condition"] == "amqp:not-found"
-    said = partner(postroom, "receive", "POSTROOM.TO.JS", "17", "")
-    assert said["condition"] == "postroom:sequence-error"
+    result = partner(postroom, "send", "NOWHERE", "IN", "2", "one")
+    assert result["condition"] == "amqp:not-found"
+    result = partner(postroom, "receive", "POSTROOM.TO.JS", "17", "")
+    assert result["condition"] == "postroom:sequence-error"

@@ -17,7 +17,7 @@ CONFIGURATION = f"""
 {ORIGINALS_TOML}
 {USUAL}
 [transactions]
-timeout_ms = 2000
+timeout_ms = 6000
 """
 """Transactions time out sooner than the client of this test goes on with one; what is rolled back comes again
 at once."""

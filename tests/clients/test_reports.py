@@ -44,7 +44,7 @@ def asking(**options: int) -> dict[str, Any]:
     return {**text("order 7"), "reply_to": "answers", "properties": properties}
 
 
-def told(message: dict[str, Any]) -> tuple[str, str]:
+def kind_and_feedback(message: dict[str, Any]) -> tuple[str, str]:
     """Kind and feedback of a report."""
     fields = dict(message["properties"])
     return fields["JMS_IBM_MsgType"]["int"], fields["JMS_IBM_Feedback"]["int"]
@@ -56,10 +56,10 @@ def test_arrival_and_delivery_are_confirmed(client: Client) -> None:
     client.receive("answers")
     client.send_accepted(queue, asking(COA=0x100, COD=0x3800))
     [arrival] = client.receive("answers")
-    assert told(arrival) == ("4", "259")
+    assert kind_and_feedback(arrival) == ("4", "259")
     [order] = client.receive(queue)
     [delivery] = client.receive("answers")
-    assert told(delivery) == ("4", "260")
+    assert kind_and_feedback(delivery) == ("4", "260")
     assert delivery["body"] == order["body"]
 
 

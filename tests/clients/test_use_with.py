@@ -119,10 +119,10 @@ def test_go(own_broker: BrokerProcess, tmp_path: Path) -> None:
 # --- FastAPI
 
 FAILURES = {"main": "4 failures, limit 3; the last: ValueError: ", "with_app": "ValueError: "}
-"""What is said of an order that fails each time, before the exception's text."""
+"""The description of an order that fails each time, before the exception's text."""
 
 
-def ask(url: str, body: object = None) -> str:
+def fetch(url: str, body: object = None) -> str:
     """GET, or POST of JSON; the answer's body."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
@@ -139,18 +139,18 @@ def test_fastapi(module: str, own_broker: BrokerProcess, tmp_path: Path) -> None
         server = [sys.executable, "-m", "uvicorn", f"{module}:api", "--fd", str(listening.fileno())]
         with page.running(server, listening.fileno()):
             url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            ask(f"{url}/orders", {"id": 1, "item": "apples"})
-            ask(f"{url}/orders", {"id": 2, "item": "rotten pears"})
+            fetch(f"{url}/orders", {"id": 1, "item": "apples"})
+            fetch(f"{url}/orders", {"id": 2, "item": "rotten pears"})
             with pytest.raises(HTTPError, match="422"):
-                ask(f"{url}/orders", {"id": 3})
+                fetch(f"{url}/orders", {"id": 3})
             with ConnectionFactory(own_broker.url).create_context() as context:
                 context.create_producer().send("orders", "apples, please")
             assert [invoice.body for invoice in received(own_broker, "invoices", 1)] == ["invoice for apples"]
             dead = {str(letter.body): letter.annotations for letter in received(own_broker, "orders.dead", 2)}
             if module == "with_app":
-                assert ask(f"{url}/health") == '"receiving"'
-    said = dead['{"id":2,"item":"rotten pears"}']["x-opt-dead-letter-description"]
-    assert said == f"{FAILURES[module]}who would buy rotten pears?"
+                assert fetch(f"{url}/health") == '"receiving"'
+    description = dead['{"id":2,"item":"rotten pears"}']["x-opt-dead-letter-description"]
+    assert description == f"{FAILURES[module]}who would buy rotten pears?"
     assert "Invalid JSON" in str(dead["apples, please"]["x-opt-dead-letter-description"])
     own_broker.stop()
     assert fates(own_broker) == {

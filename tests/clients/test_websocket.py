@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from postroom.server.configuration.passwords import hash_password
-from tests.certificates import Certificate, sign
+from tests.certificates import sign
 from tests.clients.broker import BrokerProcess, free_port
 from tests.clients.driver import Client, ClientError
 from tests.clients.texts import text, texts
@@ -36,6 +36,10 @@ address = "127.0.0.1:{plain_port}"
 
 [users]
 ann = "{hashed}"
+
+[[role]]
+name = "administrator"
+members = ["ann", "anonymous"]
 """
 
 
@@ -44,7 +48,7 @@ class Places:
 
     def __init__(self, folder: Path) -> None:
         self.signed = sign(folder)
-        self.store = _java_store(self.signed, folder / "trust.p12")
+        self.store = java_store(self.signed.certificate, folder / "trust.p12")
         self.tls_port, self.plain_port = free_port(), free_port()
         config = CONFIG.format(
             path=PATH,
@@ -68,8 +72,9 @@ class Places:
         return {"host": "127.0.0.1", "port": self.plain_port}
 
 
-def _java_store(signed: Certificate, file: Path) -> Path:
-    command = ["keytool", "-importcert", "-noprompt", "-alias", "it", "-file", str(signed.certificate)]
+def java_store(certificate: Path, file: Path) -> Path:
+    """A key store for Java's TLS that trusts ``certificate``."""
+    command = ["keytool", "-importcert", "-noprompt", "-alias", "it", "-file", str(certificate)]
     store = ["-keystore", str(file), "-storetype", "PKCS12", "-storepass", "changeit"]
     subprocess.run([*command, *store], check=True, capture_output=True)
     return file

@@ -49,7 +49,7 @@ class Verb:
 
     before: At
     after: At
-    say: Callable[[StoredTraffic, int], object]
+    call: Callable[[StoredTraffic, int], object]
 
 
 class StoredTraffic:
@@ -66,7 +66,7 @@ class StoredTraffic:
         self._in_doubt: tuple[int, Verb] | None = None
         """The verb whose answer was lost with its life."""
 
-    def say_one(self, chance: random.Random) -> None:
+    def call_one(self, chance: random.Random) -> None:
         """Any verb to any message. Raises JMSException when the broker is gone."""
         is_new = not self._at or (len(self._at) < MOST_AT_ONCE and chance.random() < 1 / 3)
         number = self.next_number if is_new else chance.choice(list(self._at))
@@ -74,12 +74,12 @@ class StoredTraffic:
         at = self._at.get(number, At.NOWHERE)
         verb = chance.choice([verb for verb in VERBS if verb.before is at])
         self._in_doubt = (number, verb)
-        self._say(number, verb)
+        self._call(number, verb)
         self._in_doubt = None
         self.answers += 1
         self._set(number, verb.after)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """After a start: everything is where it was, but for what the last verb may have done."""
         visible = self._visible(MessageFilter())
         if self._in_doubt is not None:
@@ -97,18 +97,18 @@ class StoredTraffic:
         for number in list(self._at):
             while (at := self._at.get(number, At.NOWHERE)) is not At.NOWHERE:
                 verb = next(verb for verb in VERBS if verb.before is at and verb.after in ONWARDS[at])
-                self._say(number, verb)
+                self._call(number, verb)
                 self._set(number, verb.after)
         self._compare(self._visible(MessageFilter()), set(), " at the end")
 
-    def _say(self, number: int, verb: Verb) -> None:
+    def _call(self, number: int, verb: Verb) -> None:
         try:
-            verb.say(self, number)
+            verb.call(self, number)
         except NoMatchingMessageException as refused:
             self._problem(f"stored {number}, {verb.before.name}, isn't there for {verb}: {refused}")
 
     def _settled(self, number: int, verb: Verb, is_visible: bool) -> At:
-        """Where a message is whose verb had no answer; where that can't be seen, it is said again."""
+        """Where a message is whose verb had no answer; where that can't be seen, it is called again."""
         if At.HERE in (verb.before, verb.after):
             other = verb.after if verb.before is At.HERE else verb.before
             if is_visible or other is not At.LOCKED or number in self._locks:
@@ -125,7 +125,7 @@ class StoredTraffic:
             if verb.before is At.NOWHERE:
                 self.store.undo(confirm_id(number))
             else:
-                verb.say(self, number)
+                verb.call(self, number)
         except NoMatchingMessageException:
             pass  # it had happened, or, of a put, it hadn't
         return At.NOWHERE
@@ -156,7 +156,7 @@ class StoredTraffic:
     def _problem(self, text: str) -> None:
         self._history.problems.append(f"life {self._history.lives}: {text}")
 
-    # What is said to the store.
+    # Calls of the store.
 
     def put(self, number: int) -> None:
         self.store.put(message_of(number), unique_id=unique_id(number))
@@ -279,13 +279,13 @@ class StoredLife:
             self._killing.join()
 
     def _live(self) -> None:
-        self._traffic.look()
+        self._traffic.check()
         if not self._kill_after:
             self._traffic.finish()
             return
         end = self._traffic.answers + self._kill_after
         while True:
-            self._traffic.say_one(self._chance)
+            self._traffic.call_one(self._chance)
             if self._traffic.answers == end:
                 self._is_killing = True
                 self._killing.start()

@@ -95,7 +95,7 @@ def test_a_full_volume_is_told_and_heals(volume: Path, serve: Serve) -> None:
     take(connection, first, body)
     again = fill(connection, body)
     assert again > first // 2
-    output = process.said()
+    output = process.log_text()
     assert output.count(" alarm name=disk-short") == output.count(" alarm-over name=disk-short") + 1 >= 2
     assert " alarm name=puts-refused" in output and "cure=" in output
     connection.close()
@@ -201,7 +201,7 @@ def test_a_volume_that_becomes_read_only_ends_the_broker_before_it_answers(
     with pytest.raises(ProtonException):
         sender.send(Message(id="2", body="never answered", durable=True))
     assert process.wait() == Exit.LEDGER_FAILED
-    assert "ledger-failed" in process.said()
+    assert "ledger-failed" in process.log_text()
 
 
 def test_a_read_only_folder_is_refused_at_the_start_and_can_be_read(
@@ -215,5 +215,5 @@ def test_a_read_only_folder_is_refused_at_the_start_and_can_be_read(
     subprocess.run(["mount", "-o", "remount,ro", str(small_volume)], check=True)
     process = serve(linked(small_volume, tmp_path))
     assert process.wait() == Exit.LEDGER_REFUSED
-    assert process.said().splitlines()[-1].endswith("Read-only file system")
+    assert process.log_text().splitlines()[-1].endswith("Read-only file system")
     assert verify(small_volume / "data", bodies=True).is_whole

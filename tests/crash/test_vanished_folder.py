@@ -47,7 +47,7 @@ def test_a_broker_whose_folder_or_lock_is_removed_ends_before_it_answers(
     with pytest.raises(ProtonException):
         send("never answered")
     assert process.wait() == Exit.LEDGER_FAILED
-    (line,) = [line for line in process.said().splitlines() if "ledger-failed" in line]
+    (line,) = [line for line in process.log_text().splitlines() if "ledger-failed" in line]
     assert "the lock, or the whole folder, was removed" in line
 
 
@@ -80,5 +80,5 @@ def test_a_second_broker_on_one_folder_is_refused(serve: Serve, tmp_path: Path) 
     (tmp_path / "second" / "data").symlink_to(tmp_path / "data")
     second = serve(tmp_path / "second")
     assert second.wait() == Exit.LOCKED
-    assert f"in use by process {process.process.pid}" in second.said()
+    assert f"in use by process {process.process.pid}" in second.log_text()
     assert process.end() == 0

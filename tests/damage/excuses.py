@@ -34,7 +34,7 @@ def excuse_of(damage: Damage, reader: str) -> Excuse | None:
         return None if reader == "verify --bodies" else Excuse.UNREAD
     if damage.kind == "bodies" and damage.what == "flipped" and damage.section.endswith(RECORDS):
         return None if reader == "verify --bodies" else Excuse.COPIED
-    if damage.kind in ("bodies", "packed") and reader == "http" and not _is_told_at_once(damage):
+    if damage.kind in ("bodies", "packed") and reader == "http" and not _is_reported_at_once(damage):
         return Excuse.BY_MESSAGE
     return None
 
@@ -43,7 +43,7 @@ def _is_in_bodies(damage: Damage) -> bool:
     return damage.what == "flipped" and damage.section.endswith("bodies")
 
 
-def _is_told_at_once(damage: Damage) -> bool:
+def _is_reported_at_once(damage: Damage) -> bool:
     """A packed file whose header or index is wrong can't be used for any message."""
     return damage.kind == "packed" and damage.what != "removed"
 

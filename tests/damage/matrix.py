@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.damage.damages import Damage, damages_of
 from tests.damage.excuses import Excuse, excuse_of
-from tests.damage.readers import READERS, Given, Refused, is_as_good, said_by
+from tests.damage.readers import READERS, Given, Refused, given_by, is_as_good
 from tests.damage.specimens import Specimen, make_specimen
 
 BESIDE = ("http",)
@@ -50,7 +50,7 @@ class Matrix:
                 if cell.refusal and reader not in BESIDE and cell.excuse is None:
                     words[reader] = cell.refusal
                 yield cell
-            verify_alone = [said for reader, said in words.items() if reader != "verify --bodies"]
+            verify_alone = [refusal for reader, refusal in words.items() if reader != "verify --bodies"]
             if len(set(verify_alone)) > 1:
                 yield Cell(
                     damage, ", ".join(words), None, "", f"different words: {sorted(set(verify_alone))}"
@@ -61,7 +61,7 @@ class Matrix:
         excuse = excuse_of(damage, reader)
         control = self._control(reader)
         try:
-            given = self._said(reader, damage)
+            given = self._given(reader, damage)
         except Refused as refused:
             wrong = f"refused though it is excused: {refused}" if excuse else ""
             return Cell(damage, reader, excuse, str(refused), wrong)
@@ -72,13 +72,13 @@ class Matrix:
 
     def _control(self, reader: str) -> Given:
         if reader not in self._controls:
-            self._controls[reader] = self._said(reader, None)
+            self._controls[reader] = self._given(reader, None)
         return self._controls[reader]
 
-    def _said(self, reader: str, damage: Damage | None) -> Given:
+    def _given(self, reader: str, damage: Damage | None) -> Given:
         with tempfile.TemporaryDirectory(dir=self.root) as scratch:
             folder = Path(scratch) / "ledger"
             shutil.copytree(self.specimen.folder, folder)
             if damage is not None:
                 damage.do(folder)
-            return said_by(reader, folder, self.specimen)
+            return given_by(reader, folder, self.specimen)

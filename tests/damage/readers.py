@@ -26,7 +26,7 @@ from tests.ledger.workload import START_US, assert_recovered, stored_bodies
 from tests.spark.local_pipeline import read_all, rows_of
 from tests.spark.real_ledgers import rows_of as events_of
 
-TOLD_WHEN_READ = "damaged bodies are told when they are read"
+REPORTED_WHEN_READ = "damaged bodies are reported when they are read"
 Given = Any
 """What a reader gives of a ledger that it takes: the same of the same ledger."""
 
@@ -52,7 +52,7 @@ def _bodies(running: Ledger, specimen: Specimen) -> str:
     places, bodies = stored_bodies(specimen.snapshot)
     for read, body in zip(running.read_bodies(places), bodies, strict=True):
         if isinstance(read, LedgerCorrupt):
-            return TOLD_WHEN_READ
+            return REPORTED_WHEN_READ
         assert read == body
     return "all bodies"
 
@@ -147,7 +147,7 @@ READERS: dict[str, Callable[[Path, Specimen], Given]] = {
 }
 
 
-def said_by(reader: str, folder: Path, specimen: Specimen) -> Given:
+def given_by(reader: str, folder: Path, specimen: Specimen) -> Given:
     """What it gives. Raises ``Refused``."""
     try:
         return READERS[reader](folder, specimen)
@@ -162,7 +162,7 @@ def is_as_good(reader: str, excuse: Excuse, given: Given, control: Given) -> boo
         warns = excuse is Excuse.TWIN or excuse is Excuse.SPARE
         return bool(given[1:] == control[1:] and (warns or given[0] == control[0]))
     if reader == "serve":
-        return given == control or (given == TOLD_WHEN_READ and excuse is Excuse.UNREAD)
+        return given == control or (given == REPORTED_WHEN_READ and excuse is Excuse.UNREAD)
     if reader == "http":
         bodies = zip(given[2], control[2], strict=True)
         return bool(given[:2] == control[:2] and all(body in (None, known) for body, known in bodies))

@@ -1,8 +1,9 @@
 """Names are made of the field's words: what the check refuses, and what it lets pass."""
 
+from pathlib import Path
+
 import pytest
-from tools import check_names
-from tools.check_names import ALLOWED, PRONOUNS, REFUSED, as_toml, changes, check_file, counted, words_of
+from tools.check_names import ALLOWED, FOLDERS, PRONOUNS, REFUSED, check_file, main, words_of
 
 FILE = "src/postroom/queue.py"
 
@@ -82,20 +83,20 @@ def test_each_refused_word_has_another_instead() -> None:
     assert all(any(word in REFUSED for word in words_of(name)) for name in ALLOWED)
 
 
-def test_what_is_left_may_shrink_and_not_grow() -> None:
-    left = {"src": {"told": 2}, "tests": {"said": 1}}
-    assert changes(left, left) == ([], False)
-    assert changes(left, {"src": {"told": 1}, "tests": {"said": 1}}) == ([], True)
-    assert changes(left, {"src": {"told": 3}, "tests": {"said": 1}}) == (["src: told"], False)
-    assert changes(left, {"src": {"told": 2, "ask": 1}}) == (["src: ask"], True)
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_one_refused_name_anywhere_fails_the_check(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / folder / "inner"
+    place.mkdir(parents=True)
+    (place / "good.py").write_text("lookup = 1\n")
+    assert main(tmp_path) == 0 and capsys.readouterr().out == ""
+    (place / "bad.py").write_text("lookup = 1\ntold = 2\n")
+    assert main(tmp_path) == 1
+    assert (
+        capsys.readouterr().out == f"{folder}/inner/bad.py:2: told: not 'told' (rather {REFUSED['told']})\n"
+    )
 
 
-def test_counts_are_by_folder_and_word() -> None:
-    found = [*check_file("src/postroom/manager/turn.py", "told = 1"), *check_file(FILE, "said = told = 1")]
-    counts = {"src": {"said": 1, "told": 1}, "src/postroom/manager": {"told": 1}}
-    assert counted(found) == counts
-    assert '["src"]\nsaid = 1\ntold = 1' in as_toml(counts)
-
-
-def test_the_source_is_checked() -> None:
-    assert check_names.main([]) == 0
+def test_the_source_and_the_tests_are_checked() -> None:
+    assert main() == 0

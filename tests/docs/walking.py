@@ -1,4 +1,4 @@
-"""Does what a page says, word by word: makes its files, runs its commands in order, compares what they print.
+"""Does what a page has, word by word: makes its files, runs its commands in order, compares what they print.
 
 On a page, a block ``console`` has commands, each after "$ ", with what they print below; a block ``python``
 is a program; a block ``toml`` is the file that the paragraph above it begins with. ``postroom serve`` goes on
@@ -6,7 +6,7 @@ running; the comment ``<!-- walk: kill -9 COMMAND -->``, which readers don't see
 
 Ports of the page are others here. In what is printed, "…" on the page stands for anything, times, ids and
 serial numbers are anyone's, and the width of columns doesn't count. A command below which nothing is printed
-may print what it likes. One that only looks (`LOOKING`) is asked again until it says what the page says.
+may print what it likes. One that only looks (`LOOKING`) is run again until it prints what the page has.
 """
 
 import os
@@ -166,20 +166,24 @@ class Walk:
         assert broker.stdout is not None
         output = [broker.stdout.readline().rstrip("\n") for _ in step.printed or [""]]
         assert output[0].startswith("listening on "), (self._folder / "log").read_text()
-        assert self._is_said(step, output), f"{step.text} said {output}"
+        assert self._is_as_printed(step, output), f"{step.text} printed {output}"
 
     def _compare(self, step: Step) -> None:
         until = time.monotonic() + PATIENCE_S
-        said = self._said(step)
-        while not self._is_said(step, said) and step.text.startswith(LOOKING) and time.monotonic() < until:
+        output = self._output_of(step)
+        while (
+            not self._is_as_printed(step, output)
+            and step.text.startswith(LOOKING)
+            and time.monotonic() < until
+        ):
             time.sleep(AGAIN_S)
-            said = self._said(step)
-        text = "\n".join(said)
-        assert self._is_said(step, said), f"$ {step.text}\nprinted\n{text}\ninstead of\n" + "\n".join(
+            output = self._output_of(step)
+        text = "\n".join(output)
+        assert self._is_as_printed(step, output), f"$ {step.text}\nprinted\n{text}\ninstead of\n" + "\n".join(
             step.printed
         )
 
-    def _said(self, step: Step) -> list[str]:
+    def _output_of(self, step: Step) -> list[str]:
         return self._run(["bash", "-c", self._here(step.text)]).rstrip("\n").splitlines()
 
     def _run(self, command: list[str]) -> str:
@@ -191,12 +195,12 @@ class Walk:
         assert done.returncode in (0, NO_MESSAGE), f"{command} ended with {done.returncode}:\n{done.stdout}"
         return done.stdout
 
-    def _is_said(self, step: Step, said: list[str]) -> bool:
+    def _is_as_printed(self, step: Step, output: list[str]) -> bool:
         if not step.printed:
             return True
         wanted = [self._here(line) for line in step.printed]
-        return len(wanted) == len(said) and all(
-            re.fullmatch(pattern_of(line), _plain(other)) for line, other in zip(wanted, said, strict=True)
+        return len(wanted) == len(output) and all(
+            re.fullmatch(pattern_of(line), _plain(other)) for line, other in zip(wanted, output, strict=True)
         )
 
 

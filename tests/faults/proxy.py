@@ -178,7 +178,7 @@ class FaultyProxy:
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            await asyncio.gather(say_the_end(from_broker, to_broker), say_the_end(reader, writer))
+            await asyncio.gather(half_close(from_broker, to_broker), half_close(reader, writer))
         finally:
             to_broker.transport.abort()
 
@@ -217,7 +217,7 @@ async def read_some(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-async def say_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def half_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """End our side behind what was written, and wait until the other end has ended its own: then it has read
     everything, and knows.
     """

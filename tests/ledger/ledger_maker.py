@@ -90,7 +90,7 @@ class LedgerMaker:
         """Retention lets the events files of these go."""
         with folder_of(self.folder) as disk:
             for number in numbers:
-                self._superblock.drops(load_image(disk, number).last_position)
+                self._superblock.drops(load_image(disk, number).last_position, 0, 0)
                 disk.remove(events_name(number))
 
     def finish(self) -> Path:
@@ -134,6 +134,14 @@ class LedgerMaker:
     def channel(self, number: int, **definition: str) -> None:
         """A channel is defined."""
         self._tick().record(RecordType.CHANNEL_DEFINED, 0, 0, number, 0, 0, json.dumps(definition).encode())
+
+    def act(self, **detail: object) -> int:
+        """An administrator has done something, or somebody was refused; returns its position."""
+        builder = self._tick()
+        position = builder.next_position
+        text = json.dumps(detail).encode()
+        builder.record(RecordType.ADMINISTRATIVE_ACT, position, 0, 0, 0, 0, text)
+        return position
 
     def routing_set(self, *queues: int) -> int:
         self._sets += 1

@@ -343,6 +343,8 @@ def test_options_that_make_no_sense_are_refused() -> None:
         {"journal_file_bytes": 2 << 30},
         {"reserve_bytes": -1},
         {"retention_bytes": -1},
+        {"acts_retention_bytes": -1},
+        {"acts_retention_s": -1},
         {"compact_below": 0.0},
         {"carry_below": 1.5},
     ):

@@ -122,7 +122,7 @@ class Sender(LedgerWorld):
             self.manager.channels.forward_outside(self.end, gone, self.now_us)
             self._close(False)
 
-    def told_off(self) -> None:
+    def partner_ended(self) -> None:
         """The partner has ended the link, and has nothing that it hasn't answered."""
         if self.end is not None:
             self._close(True)

@@ -80,5 +80,7 @@ def member(world: Any, queue: Queue, text: str, unit: str = "u", **more: Any) ->
 def available_entries(queue: Queue) -> list[Entry]:
     """What is available, in order."""
     return [
-        spot.entry for priority in reversed(range(PRIORITIES)) for spot in locations(queue, priority, -1, 0)
+        location.entry
+        for priority in reversed(range(PRIORITIES))
+        for location in locations(queue, priority, -1, 0)
     ]

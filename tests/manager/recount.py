@@ -19,8 +19,7 @@ from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.kernel.memory import stored
 from postroom.manager.kernel.statistics import SLOT_NAMES, Beginning, slot_of
 from postroom.manager.producing.blocked_sends import blocked_sends_of
-from postroom.manager.queues.entry_lookup import locations
-from postroom.manager.queues.held_lookup import held_entries
+from postroom.manager.queues.entry_lookup import held_entries, locations
 from postroom.manager.queues.queue import Queue
 from postroom.manager.spark.sink import sinks_of
 from postroom.model.codes import Outcome, State
@@ -37,8 +36,8 @@ def entries_of(queue: Destination) -> Iterator[Entry]:
     if not isinstance(queue, Queue):
         return
     for band in queue.bands:
-        for spot in locations(queue, band.priority, -1, 0):
-            yield spot.entry
+        for location in locations(queue, band.priority, -1, 0):
+            yield location.entry
     yield from queue.delayed.entries()
     for consumer in queue.attached.consumers:
         yield from consumer.held

@@ -24,7 +24,7 @@ from tests.manager.world import MS, World, a_head
 Uid = tuple[str, int]
 
 
-class Asked(Asker):
+class Recorder(Asker):
     """Remembers its answer."""
 
     def __init__(self) -> None:
@@ -59,16 +59,16 @@ def a_filter(
     return made
 
 
-def ask(world: World, request: StoreRequest) -> Any:
-    """The answer to a request of `Asked`, which must be there after one turn; or what it raises."""
-    asked = request.target
-    assert isinstance(asked, Asked)
+def perform(world: World, request: StoreRequest) -> Any:
+    """The answer to a request with a `Recorder`, which must be there after one turn; or what it raises."""
+    recorder = request.target
+    assert isinstance(recorder, Recorder)
     world.manager.submit_request(request, world.now_us)
     world.turn()
-    if isinstance(asked.answer, ManagerError):
-        raise asked.answer
-    assert asked.answer is not None, "no answer yet"
-    return asked.answer
+    if isinstance(recorder.answer, ManagerError):
+        raise recorder.answer
+    assert recorder.answer is not None, "no answer yet"
+    return recorder.answer
 
 
 class StoreFace:
@@ -84,13 +84,13 @@ class StoreFace:
     def queue(self) -> Queue:
         return self.world.manager.queue(self.name)
 
-    def begin(self, request: StoreRequest, requested: Asked) -> Asked:
+    def begin(self, request: StoreRequest, requested: Recorder) -> Recorder:
         self.world.manager.submit_request(request, self.world.now_us)
         return requested
 
     def _do(self, request: StoreRequest) -> StoreAnswer:
         target = request.target
-        assert isinstance(target, Asked)
+        assert isinstance(target, Recorder)
         self.begin(request, target)
         self.world.turn()
         return target.result()
@@ -110,45 +110,45 @@ class StoreFace:
         made.message_id, made.message_id_type = message_id.encode(), int(bool(message_id))
         made.correlation_id, made.correlation_id_type = correlation_id.encode(), int(bool(correlation_id))
         producer = self.world._producer
-        answer = self._do(Put(self.queue, Asked(), producer, made, body, confirm, resend))
+        answer = self._do(Put(self.queue, Recorder(), producer, made, body, confirm, resend))
         return tuple(unpack_unique_id(answer.unique_id))  # type: ignore[return-value]
 
     def confirm_put(self, uid: Uid, confirm: int = 0) -> int:
-        return int(self._do(ConfirmPut(self.queue, Asked(), a_filter(uid), confirm)).count)
+        return int(self._do(ConfirmPut(self.queue, Recorder(), a_filter(uid), confirm)).count)
 
     def get(self, confirm: int = 0, **wanted: Any) -> tuple[Uid, bytes]:
-        return _only(self._do(Get(self.queue, Asked(), a_filter(**wanted), confirm, 0)))
+        return _only(self._do(Get(self.queue, Recorder(), a_filter(**wanted), confirm, 0)))
 
-    def wait(self, timeout_ms: int, confirm: int = 0, **wanted: Any) -> Asked:
-        asker = Asked()
+    def wait(self, timeout_ms: int, confirm: int = 0, **wanted: Any) -> Recorder:
+        asker = Recorder()
         until_us = self.world.now_us + timeout_ms * MS
         return self.begin(Get(self.queue, asker, a_filter(**wanted), confirm, until_us), asker)
 
     def confirm_get(self, uid: Uid, confirm: int = 0) -> int:
-        return int(self._do(ConfirmGet(self.queue, Asked(), a_filter(uid), confirm)).count)
+        return int(self._do(ConfirmGet(self.queue, Recorder(), a_filter(uid), confirm)).count)
 
     def browse(self, **wanted: Any) -> list[tuple[Uid, bytes]]:
-        answer = self._do(Browse(self.queue, Asked(), a_filter(**wanted), False, [], 1000))
-        return told(answer)
+        answer = self._do(Browse(self.queue, Recorder(), a_filter(**wanted), False, [], 1000))
+        return rows_of(answer)
 
     def browse_ids(self, **wanted: Any) -> list[tuple[Uid, bytes]]:
-        return told(self._do(Browse(self.queue, Asked(), a_filter(**wanted), True, [], 1000)))
+        return rows_of(self._do(Browse(self.queue, Recorder(), a_filter(**wanted), True, [], 1000)))
 
     def lock_ids(self, **wanted: Any) -> tuple[int, list[tuple[Uid, bytes]]]:
-        answer = self._do(BrowseAndLock(self.queue, Asked(), a_filter(**wanted), True, 0, 0))
-        return int(answer.lock_id), told(answer)
+        answer = self._do(BrowseAndLock(self.queue, Recorder(), a_filter(**wanted), True, 0, 0))
+        return int(answer.lock_id), rows_of(answer)
 
     def lock(self, confirm: int = 0, lease_ms: int = 0, **wanted: Any) -> tuple[int, list[tuple[Uid, bytes]]]:
         answer = self._do(
-            BrowseAndLock(self.queue, Asked(), a_filter(**wanted), False, confirm, lease_ms * MS)
+            BrowseAndLock(self.queue, Recorder(), a_filter(**wanted), False, confirm, lease_ms * MS)
         )
-        return int(answer.lock_id), told(answer)
+        return int(answer.lock_id), rows_of(answer)
 
     def unlock(self, lock: int, uid: Uid | None = None) -> int:
-        return int(self._do(Unlock(self.queue, Asked(), a_filter(uid, lock=lock))).count)
+        return int(self._do(Unlock(self.queue, Recorder(), a_filter(uid, lock=lock))).count)
 
     def undo(self, confirm: int) -> int:
-        return int(self._do(Undo(self.queue, Asked(), confirm)).count)
+        return int(self._do(Undo(self.queue, Recorder(), confirm)).count)
 
     def holders(self) -> dict[int, tuple[int, int]]:
         """Confirm id and lock id (0 without) of each holder, by its id; a lock's own confirm id is 0."""
@@ -159,26 +159,26 @@ class StoreFace:
         return locks | {int(holder.id): key for key, holder in store.holders.items()}
 
     def end(self, holder: int) -> int:
-        return int(self._do(EndHolder(self.queue, Asked(), holder)).count)
+        return int(self._do(EndHolder(self.queue, Recorder(), holder)).count)
 
     def confirm(self, confirm: int) -> int:
-        return int(self._do(Confirm(self.queue, Asked(), confirm)).count)
+        return int(self._do(Confirm(self.queue, Recorder(), confirm)).count)
 
     def delete(self, uid: Uid | None, lock: int = 0) -> None:
-        self._do(Delete(self.queue, Asked(), a_filter(uid, lock=lock)))
+        self._do(Delete(self.queue, Recorder(), a_filter(uid, lock=lock)))
 
-    def listen(self, position: int, timeout_ms: int = 0, **wanted: Any) -> Asked:
-        asker = Asked()
+    def listen(self, position: int, timeout_ms: int = 0, **wanted: Any) -> Recorder:
+        asker = Recorder()
         until_us = self.world.now_us + timeout_ms * MS if timeout_ms else 0
         self.begin(Listen(self.queue, asker, a_filter(**wanted), position, until_us), asker)
         self.world.turn()
         return asker
 
 
-def told(answer: StoreAnswer) -> list[tuple[Uid, bytes]]:
+def rows_of(answer: StoreAnswer) -> list[tuple[Uid, bytes]]:
     return [(tuple(unpack_unique_id(row.unique_id)), row.body or b"") for row in answer.rows]  # type: ignore[misc]
 
 
 def _only(answer: StoreAnswer) -> tuple[Uid, bytes]:
-    (found,) = told(answer)
+    (found,) = rows_of(answer)
     return found

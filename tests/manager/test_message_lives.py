@@ -1,4 +1,4 @@
-"""The life of a message told from the ledger: `postroom trace`, `postroom ledger log`."""
+"""The life of a message as the ledger has it: `postroom trace`, `postroom ledger log`."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ from postroom.manager.kernel.options import QueueDefinition
 from postroom.model.codes import IdType
 from tests.manager.ledger_reading import events, logged, written
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.store_face import Asked, StoreFace
+from tests.manager.store_face import Recorder, StoreFace
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def a_dead_letter_replayed(world: LedgerWorld) -> None:
     world.turn()
     world.manager.reject(consumer, world.held(consumer)[0], "app:bad", "why", world.now_us)
     world.turn()
-    world.manager.submit_request(Replay(dead, Asked(), Wanted(ALL_STATES), "", False, False), world.now_us)
+    world.manager.submit_request(Replay(dead, Recorder(), Wanted(ALL_STATES), "", False, False), world.now_us)
     world.turn()
     world.close(consumer)
     consumer = world.consumer(orders, 2, name="link2", container="app")
@@ -50,14 +50,14 @@ def a_dead_letter_replayed(world: LedgerWorld) -> None:
     world.turn()
 
 
-def told(lines: Any) -> list[tuple[str, str, str, str]]:
+def events_of(lines: Any) -> list[tuple[str, str, str, str]]:
     return [(line["queue"], line["event"], line["to"], line.get("outcome", "")) for line in lines]
 
 
 def test_a_trace_follows_dead_letters_and_replays(world: LedgerWorld, tmp_path: Path) -> None:
     a_dead_letter_replayed(world)
     lines = list(trace(written(world, tmp_path), MessageId(b"m1", IdType.STRING)))
-    assert told(lines) == [
+    assert events_of(lines) == [
         ("orders", "put", "available", ""),
         ("orders", "acquire", "get_unconfirmed", ""),
         ("dead", "dead_letter", "available", ""),
@@ -191,7 +191,15 @@ def test_what_the_definitions_ask_for(world: LedgerWorld, tmp_path: Path) -> Non
 
 def test_a_record_as_a_line() -> None:
     record = LogRecord(
-        1_700_000_000_123_456, "7", "m>1", "", "q", "Consumed", "ann", "app/link#3", "a = 'x\n'"
+        time_us=1_700_000_000_123_456,
+        transaction="7",
+        message_id="m>1",
+        correlation_id="",
+        destination="q",
+        event="Consumed",
+        user="ann",
+        consumer="app/link#3",
+        selector="a = 'x\n'",
     )
     assert record.text() == (
         "####<2023-11-14T22:13:20.123456Z> <7> <> <1700000000123> <456000> <m\\>1> <> <q> <Consumed> <ann> "

@@ -122,11 +122,11 @@ def test_every_cell_has_its_test() -> None:
 def test_status_inactive_asks_for_inactive_instead_of_stopped(place: Place) -> None:
     """Of what a command to stop leads to, and of nothing else: errors still stop a channel."""
     event, _, state = place
-    usual, asked = cell(*place), cell(*place, ChannelState.INACTIVE)
+    usual, inactive = cell(*place), cell(*place, ChannelState.INACTIVE)
     by_command = "STOP" in event.name or state == ChannelState.STOPPING
     changed = by_command and usual.to == ChannelState.STOPPED
-    assert asked.to == (ChannelState.INACTIVE if changed else usual.to)
-    assert asked.verdict == usual.verdict
+    assert inactive.to == (ChannelState.INACTIVE if changed else usual.to)
+    assert inactive.verdict == usual.verdict
 
 
 @pytest.mark.parametrize("place", PLACES, ids=name_of)

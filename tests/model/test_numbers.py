@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.ledger.format.records import LATER_DEFINING_TYPES, ArrivalFlag, RecordType, TransitionFlag
+from postroom.ledger.format.records import DEFINING_TYPES, ArrivalFlag, RecordType, TransitionFlag
 from postroom.model import cells, numbers, tables
 from postroom.model.cells import Count
 from postroom.model.codes import DelayCause, Event, HolderKind, Outcome, State
@@ -15,8 +15,8 @@ from postroom.model.mq import Feedback
 
 HOUSE = Path(__file__).parents[2] / "src" / "postroom"
 
-TOLD_OF = (Feedback.EXPIRATION, Feedback.COA, Feedback.COD)
-"""What the life of an entry can be reported of; other feedbacks are no numbers of the queue manager's."""
+REPORTED = (Feedback.EXPIRATION, Feedback.COA, Feedback.COD)
+"""What can be reported of the life of an entry; other feedbacks are no numbers of the queue manager's."""
 
 
 def named(prefix: str, members: type[IntEnum] | type[IntFlag]) -> dict[str, int]:
@@ -26,19 +26,19 @@ def named(prefix: str, members: type[IntEnum] | type[IntFlag]) -> dict[str, int]
 def expected() -> dict[str, int]:
     found = named("", State) | named("", HolderKind) | named("EVENT_", Event) | named("OUTCOME_", Outcome)
     found |= named("", DelayCause) | named("FLAG_", ArrivalFlag) | named("FLAG_", TransitionFlag)
-    found |= named("COUNT_", Count) | {f"FEEDBACK_{each.name}": int(each) for each in TOLD_OF}
+    found |= named("COUNT_", Count) | {f"FEEDBACK_{each.name}": int(each) for each in REPORTED}
     del found["NONE"], found["EVENT_NONE"], found["FLAG_NONE"]
     found["NO_HOLDER"] = int(HolderKind.NONE)
     return found | {"STATES": len(State), "HOLDERS": len(HolderKind), "EVENTS": len(Event)}
 
 
-def told(names: Mapping[str, object]) -> dict[str, int]:
+def integers_of(names: Mapping[str, object]) -> dict[str, int]:
     return {name: value for name, value in names.items() if isinstance(value, int)}
 
 
 def wrong(names: Mapping[str, object]) -> set[str]:
-    """The names that say another number than their member, that have none, or that are missing."""
-    return {name for name, _ in told(names).items() ^ expected().items()}
+    """The names that have another number than their member, that have none, or that are missing."""
+    return {name for name, _ in integers_of(names).items() ^ expected().items()}
 
 
 def test_each_number_is_that_of_its_member() -> None:
@@ -54,7 +54,7 @@ def test_no_two_enumerations_fight_for_a_name() -> None:
 
 @pytest.mark.parametrize("name", sorted(expected()))
 def test_a_renumbered_and_a_forgotten_one_would_be_found(name: str) -> None:
-    names = told(vars(numbers))
+    names = integers_of(vars(numbers))
     assert wrong(names | {name: names[name] + 1}) == {name}
     assert wrong({other: value for other, value in names.items() if other != name}) == {name}
 
@@ -84,10 +84,12 @@ def test_numbers_of_the_block_builder() -> None:
     known = {
         "_ENTRY_EVENT": RecordType.ENTRY_EVENT,
         "_BODY_CHUNK": RecordType.BODY_CHUNK,
-        "_FIRST_DICTIONARY_TYPE": RecordType.QUEUE_DEFINED,
-        "_LAST_DICTIONARY_TYPE": RecordType.LEASE_RELEASED,
-        "_FIRST_LATER_TYPE": LATER_DEFINING_TYPES[0],
-        "_LAST_LATER_TYPE": LATER_DEFINING_TYPES[1],
+        "_FIRST_DICTIONARY_TYPE": DEFINING_TYPES[0][0],
+        "_LAST_DICTIONARY_TYPE": DEFINING_TYPES[0][1],
+        "_FIRST_LATER_TYPE": DEFINING_TYPES[1][0],
+        "_LAST_LATER_TYPE": DEFINING_TYPES[1][1],
+        "_PRINCIPAL_DEFINED": DEFINING_TYPES[2][0],
+        "_PRINCIPAL_DROPPED": DEFINING_TYPES[2][1],
         "_FLAG_BODY_STORED": ArrivalFlag.BODY_STORED,
         "_FLAG_BODY_CHUNKED": ArrivalFlag.BODY_CHUNKED,
         "_EVENT_UNDO": Event.UNDO,

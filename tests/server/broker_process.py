@@ -8,7 +8,7 @@ from pathlib import Path
 
 import postroom
 
-READY = "listening on amqp://"
+READY = "listening on amqp"
 
 
 class Process:
@@ -27,10 +27,10 @@ class Process:
         """Its URL, once it listens."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline().strip()
-        assert line.startswith(READY), self.said()
+        assert line.startswith(READY), self.log_text()
         return line.removeprefix("listening on ")
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         """Its log so far."""
         return (self.folder / "log").read_text()
 

@@ -11,6 +11,7 @@ from postroom.manager.manager import QueueManager
 from postroom.server.assembly import manager_options
 from postroom.server.configuration.config import Config
 from postroom.server.connection.broker import Broker
+from tests.authority import Authority, Issued
 from tests.certificates import Certificate, sign
 from tests.server.broker_process import Process
 from tests.server.harness import BrokerThread
@@ -73,6 +74,17 @@ def peer(broker: BrokerThread, queue: str) -> Iterator[EnginePeer]:
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return sign(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def server(authority: Authority) -> Issued:
+    """The certificate of a listener."""
+    return authority.server()
 
 
 @pytest.fixture

@@ -7,20 +7,26 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import uvloop
 
+from postroom.ledger.ledger import Ledger
 from postroom.manager.manager import QueueManager
+from postroom.model.rights import ADMINISTRATOR
 from postroom.server.assembly import define_queues, manager_options
-from postroom.server.clock import wall_us
-from postroom.server.configuration.config import Config, LimitsConfig, ListenConfig, QueueConfig
+from postroom.server.clock import WALL, Clock, wall_us
+from postroom.server.configuration.config import Config, LimitsConfig, QueueConfig
+from postroom.server.configuration.listening import ListenConfig
+from postroom.server.configuration.roles import RoleConfig
 from postroom.server.connection.broker import Broker
 from postroom.server.http.http_service import Http
+from postroom.server.kernel.connection_state import ANONYMOUS_USER
 from postroom.server.listening.listeners import Listener
 from postroom.server.listening.service import Service, ServiceLedger
 from postroom.server.start import make_broker, open_ledger
+from postroom.testing.clock import SettableClock
 from tests.originals import ORIGINALS
 from tests.server.memory_ledger import MemoryLedger
 
@@ -37,6 +43,9 @@ def make_config(queues: tuple[str, ...] = (), **changes: object) -> Config:
         "limits": LimitsConfig(idle_timeout_ms=10_000),
     }
     settings.update(changes)
+    users = settings.get("users")
+    if isinstance(users, dict) and users and "role" not in settings:  # who they are isn't what they may do
+        settings["role"] = [RoleConfig(name=ADMINISTRATOR, members=[*users, ANONYMOUS_USER])]
     return Config(**settings)  # type: ignore[arg-type]
 
 
@@ -47,8 +56,13 @@ class BrokerThread:
     """
 
     def __init__(
-        self, config: Config | None = None, ledger: MemoryLedger | None = None, folder: Path | None = None
+        self,
+        config: Config | None = None,
+        ledger: MemoryLedger | None = None,
+        folder: Path | None = None,
+        clock: Clock = WALL,
     ) -> None:
+        self._clock: Final = clock
         self.config = config or make_config()
         self._memory = ledger
         self._folder = folder
@@ -72,17 +86,17 @@ class BrokerThread:
         return int(self.address.rpartition(":")[2])
 
     def call(self, question: Callable[[Broker], T]) -> T:
-        """Ask the broker something, on its own thread."""
+        """Call a function with the broker, on its own thread."""
 
-        async def ask() -> T:
+        async def answer() -> T:
             assert self.broker is not None
             return question(self.broker)
 
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(TIMEOUT_S)
+        return asyncio.run_coroutine_threadsafe(answer(), self._loop).result(TIMEOUT_S)
 
     def inbox_bytes(self) -> int:
-        """Read from the sockets and not yet looked at; to be asked on the broker's own thread."""
+        """Read from the sockets and not yet processed; to be called on the broker's own thread."""
         assert self._service is not None
         return sum(connection.inbox_bytes for connection in self._service.sockets())
 
@@ -93,6 +107,16 @@ class BrokerThread:
             command(broker, wall_us())
             assert self._service is not None
             self._service.turns.schedule()
+
+        self.call(act)
+
+    def advance(self, clock: SettableClock, us: int) -> None:
+        """Move the clock that it was made with; what is due happens."""
+
+        def act(broker: Broker) -> None:
+            clock.set(clock.now_us() + us)
+            assert self._service is not None
+            self._service.on_time()
 
         self.call(act)
 
@@ -137,9 +161,8 @@ class BrokerThread:
             manager = QueueManager(manager_options(self.config), self._memory.builder)
             names = (f"node-{number}" for number in range(1_000_000))
             define_queues(self.config, manager, 1)
-            await self._run_service(
-                self.config, self._memory, Broker(self.config, self._memory, manager, lambda: next(names))
-            )
+            broker = Broker(self.config, self._memory, manager, lambda: next(names))
+            await self._run_service(self._memory, broker, _listeners(self.config))
             return
         with tempfile.TemporaryDirectory() as temporary:
             config = msgspec.structs.replace(self.config, data=str(self._folder or temporary))
@@ -147,20 +170,26 @@ class BrokerThread:
             ledger = open_ledger(config)
             try:
                 broker = make_broker(config, ledger)
-                self.http_urls = http.start(broker, ledger)
-                await self._run_service(config, ledger, broker)
+                await self._run_service(ledger, broker, _listeners(config), http)
             finally:
                 http.stop()
                 ledger.close()
 
-    async def _run_service(self, config: Config, ledger: ServiceLedger, broker: Broker) -> None:
+    async def _run_service(
+        self, ledger: ServiceLedger, broker: Broker, listeners: list[Listener], http: Http | None = None
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self.broker = broker
-        listeners = [Listener(listen) for listen in config.listen]
-        self._service = Service(config, listeners, ledger, broker, self._loop)
+        self._service = Service(broker.config, listeners, ledger, broker, self._loop, self._clock)
         await self._service.start()
         self.addresses = self._service.addresses()
         self.address = self.addresses[0]
+        if http is not None and isinstance(ledger, Ledger):
+            self.http_urls = http.start(broker, ledger, listeners, self._service.command_from_thread)
         self._ready.set()
         await self._service.ended.wait()
         await self._service.stop()
+
+
+def _listeners(config: Config) -> list[Listener]:
+    return [Listener(listen) for listen in config.listen]

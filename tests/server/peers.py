@@ -50,7 +50,7 @@ class _Peer:
 
 
 class RawPeer(_Peer):
-    """Sends what it is told to, and collects what comes back until the broker closes the socket."""
+    """Sends what it is given, and collects what comes back until the broker closes the socket."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket_module.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
@@ -71,12 +71,12 @@ class RawPeer(_Peer):
         return self.received
 
     def wait_for(self, kind: type[P]) -> P:
-        """The first performative of this kind that the broker says."""
-        while not self.said(kind):
+        """The first performative of this kind that the broker sends."""
+        while not self.of(kind):
             self.more()
-        return self.said(kind)[0]
+        return self.of(kind)[0]
 
-    def said(self, kind: type[P]) -> list[P]:
+    def of(self, kind: type[P]) -> list[P]:
         """The performatives of this kind that have come so far."""
         return [each for each in self._decoded() if isinstance(each, kind)]
 
@@ -87,7 +87,7 @@ class RawPeer(_Peer):
         self.received += data
 
     def performatives(self) -> list[Performative]:
-        """What the broker said until it closed."""
+        """What the broker sent until it closed."""
         self.read_to_the_end()
         return self._decoded()
 

@@ -1,4 +1,4 @@
-"""What a Spark job that writes says to the management node."""
+"""What a Spark job that writes requests of the management node."""
 
 from postroom.amqp.message.sections import Message
 from tests.server.transaction_peer import Controller, attributes
@@ -12,12 +12,12 @@ TASK: dict[str, object] = {"query_id": "q", "run_id": "r1", "batch_id": 0, "part
 BATCH: dict[str, object] = {"query_id": "q", "run_id": "r1", "batch_id": 0, "digest": "d", "offsets": "{}"}
 
 
-def say(controller: Controller, operation: str, app: str, **body: object) -> Message:
+def send_request(controller: Controller, operation: str, app: str, **body: object) -> Message:
     return controller.request(operation, SINK, body, name=app)
 
 
 def begin(controller: Controller, app: str, **more: object) -> dict[str, object]:
-    return attributes(say(controller, "BEGIN", app, **{**TASK, **more}))
+    return attributes(send_request(controller, "BEGIN", app, **{**TASK, **more}))
 
 
 def done(reply: Message) -> dict[str, object]:
@@ -32,5 +32,5 @@ def sealed(controller: Controller, app: str, *texts: str, **more: object) -> str
     assert isinstance(txn_id, bytes)
     for text in texts:
         controller.send(text, txn_id)
-    assert done(say(controller, "SEAL", app, branch=name))["messages"] == len(texts)
+    assert done(send_request(controller, "SEAL", app, branch=name))["messages"] == len(texts)
     return name

@@ -36,11 +36,11 @@ from postroom.model.entity_types import QUEUE_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYP
 from postroom.server.configuration.config import (
     AutoCreateConfig,
     Config,
-    ListenConfig,
     QueueConfig,
     QueueDefaultsConfig,
     QueueManagerConfig,
 )
+from postroom.server.configuration.listening import ListenConfig
 from postroom.server.connection.discard_log import INTERVAL_US, MAX_QUEUES, OTHERS, DiscardLog
 from tests.server.client_messages import nodes
 from tests.server.harness import BrokerThread
@@ -456,7 +456,7 @@ def test_discards_of_very_many_queues_are_told_together(discards: Heard) -> None
 # --- names that nothing has
 
 
-class Asked(LinkOption):
+class SourceCapabilities(LinkOption):
     """A source with these capabilities."""
 
     def __init__(self, *capabilities: str) -> None:
@@ -474,7 +474,9 @@ def proton(broker: BrokerThread) -> Iterator[BlockingConnection]:
     opened.close()
 
 
-@pytest.mark.parametrize("options", [None, Copy(), Asked("queue")], ids=["take", "browse", "queue"])
+@pytest.mark.parametrize(
+    "options", [None, Copy(), SourceCapabilities("queue")], ids=["take", "browse", "queue"]
+)
 def test_a_receiver_of_a_missing_queue_is_refused_and_makes_none(
     broker: BrokerThread, proton: BlockingConnection, options: LinkOption | None
 ) -> None:
@@ -500,7 +502,7 @@ def test_our_client_says_so_too(broker: BrokerThread, connection: Connection) ->
 def test_whoever_asks_for_it_makes_the_queue(
     broker: BrokerThread, proton: BlockingConnection, connection: Connection
 ) -> None:
-    receiver = proton.create_receiver("asked", options=Asked("queue", "create-on-demand"))
+    receiver = proton.create_receiver("asked", options=SourceCapabilities("queue", "create-on-demand"))
     granted = receiver.link.remote_source.capabilities
     granted.rewind()
     assert granted.next() and "create-on-demand" in str(granted.get_object())

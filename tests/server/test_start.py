@@ -10,6 +10,10 @@ import pytest
 from proton import ConnectionException, Message
 from proton.utils import BlockingConnection, SendException
 
+from postroom.client import Message as ClientMessage
+from postroom.client import MessageFilter, UniqueId
+from postroom.client.sync import ConnectionFactory
+from postroom.server.configuration.passwords import MIN_ITERATIONS, hash_password
 from postroom.server.exits import Exit
 from tests.server.broker_process import Process, begin
 
@@ -20,8 +24,8 @@ def fails(start: list[Process], folder: Path, *options: str) -> tuple[int, str]:
     """Exit code and the one line on standard error."""
     failed = begin(start, folder, *options)
     code = failed.wait()
-    lines = [line for line in failed.said().splitlines() if " INFO " not in line]
-    assert len(lines) == 1, failed.said()
+    lines = [line for line in failed.log_text().splitlines() if " INFO " not in line]
+    assert len(lines) == 1, failed.log_text()
     return code, lines[0]
 
 
@@ -31,7 +35,7 @@ def test_an_orderly_stop(start: list[Process], tmp_path: Path, number: int) -> N
     connection = BlockingConnection(broker.ready(), timeout=15)
     connection.create_sender("q").send(Message(body="kept", durable=True))
     assert broker.end(number) == Exit.STOPPED
-    assert "Traceback" not in broker.said()
+    assert "Traceback" not in broker.log_text()
     with pytest.raises(Exception, match="amqp:connection:forced"):
         connection.create_sender("q")
 
@@ -59,6 +63,22 @@ def test_messages_are_there_after_a_restart(start: list[Process], tmp_path: Path
         receiver.receive(timeout=0.1)
     again.close()
     assert second.end() == Exit.STOPPED
+
+
+def test_what_the_start_has_written_is_known_to_be_durable(start: list[Process], tmp_path: Path) -> None:
+    """A first request that waits for it has its answer: here it reads the ids of stored messages, behind the
+    record of a queue that is new in the configuration."""
+    file = tmp_path / "postroom.toml"
+    text = '[[listen]]\naddress = "127.0.0.1:0"\n'
+    for number, name in enumerate(("stored", "new"), 1):
+        text += f'[[queue]]\nname = "{name}"\n'
+        file.write_text(text)
+        broker = begin(start, tmp_path, "--config", str(file))
+        with ConnectionFactory(broker.ready(), request_timeout_s=20).create_connection() as connection:
+            store = connection.create_message_store("stored")
+            store.put(ClientMessage("kept"), unique_id=UniqueId("TEST", number))
+            assert len(store.browse(MessageFilter(), just_uid=True)) == number
+        assert broker.end() == Exit.STOPPED
 
 
 def test_two_listeners(start: list[Process], tmp_path: Path) -> None:
@@ -106,7 +126,7 @@ def test_a_listener_that_nobody_can_use_is_said(start: list[Process], tmp_path: 
     broker = begin(start, tmp_path, "--listen", "0.0.0.0:0")
     broker.ready()
     assert broker.end() == Exit.STOPPED
-    assert "nobody-can-log-in listen=0.0.0.0:0" in broker.said()
+    assert "nobody-can-log-in listen=0.0.0.0:0" in broker.log_text()
 
 
 def test_logs_as_json(start: list[Process], tmp_path: Path) -> None:
@@ -115,7 +135,7 @@ def test_logs_as_json(start: list[Process], tmp_path: Path) -> None:
     broker = begin(start, tmp_path, "--json-logs", "--listen", "127.0.0.1:0")
     broker.ready()
     broker.end()
-    events = [json.loads(line) for line in broker.said().splitlines()]
+    events = [json.loads(line) for line in broker.log_text().splitlines()]
     assert {"recovered", "started", "stopping", "stopped"} <= {event["event"] for event in events}
 
 
@@ -171,7 +191,7 @@ def test_a_failed_write_ends_the_broker_and_nothing_is_answered(start: list[Proc
     with pytest.raises(ConnectionException):
         connection.wait(lambda: delivery.settled, timeout=15)
     assert broker.wait() == Exit.LEDGER_FAILED
-    assert "ledger-failed" in broker.said()
+    assert "ledger-failed" in broker.log_text()
     again = begin(start, tmp_path, "--listen", "127.0.0.1:0")
     connection = BlockingConnection(again.ready(), timeout=15)
     receiver = connection.create_receiver("q")
@@ -189,3 +209,36 @@ def test_a_bad_configuration(start: list[Process], tmp_path: Path, text: str, pl
     code, line = fails(start, tmp_path, "--config", str(config))
     assert code == Exit.CONFIGURATION
     assert place in line
+
+
+def test_files_with_secrets_that_others_can_read_are_warned_of(start: list[Process], tmp_path: Path) -> None:
+    password, tokens, config = (tmp_path / name for name in ("password", "tokens.json", "postroom.toml"))
+    password.write_text("sesame\n")
+    tokens.write_text("[]")
+    hashed = hash_password("root", iterations=MIN_ITERATIONS)
+    config.write_text(
+        f"""
+[users]
+root = "{hashed}"
+[[role]]
+name = "administrator"
+members = ["root"]
+[credentials.partner]
+user = "us"
+password_file = "{password}"
+[http]
+address = "127.0.0.1:0"
+tokens = "{tokens}"
+"""
+    )
+    options = ("--config", str(config), "--listen", "127.0.0.1:0")
+    for mode, warned in ((0o644, True), (0o600, False)):
+        for file in (password, tokens, config):
+            file.chmod(mode)
+        folder = tmp_path / f"{mode:o}"
+        broker = begin(start, folder, *options)
+        broker.ready()
+        for file in (password, tokens, config):
+            assert (f"file-open-to-others file={file} mode=644" in broker.log_text()) == warned
+        broker.end()
+        assert "sesame" not in broker.log_text()

@@ -77,13 +77,13 @@ class Controller:
 
     # Transactions.
 
-    def ask(self, body: Declare | Discharge) -> DeliveryState | None:
+    def send_control(self, body: Declare | Discharge) -> DeliveryState | None:
         delivery = self.control.send(value(body), self.tag(), False)
         self.peer.pump(lambda: delivery.settled)
         return delivery.state
 
     def declare(self) -> bytes:
-        state = self.ask(Declare())
+        state = self.send_control(Declare())
         assert isinstance(state, Declared), state
         return bytes(state.txn_id)
 
@@ -110,19 +110,19 @@ class Controller:
     # XA.
 
     def start(self, xid: Xid, *flags: object) -> bytes:
-        state = self.ask(Declare(global_id(xid, *flags)))
+        state = self.send_control(Declare(global_id(xid, *flags)))
         assert isinstance(state, Declared), state
         return bytes(state.txn_id)
 
     def start_refused(self, given: object) -> int:
         """The code with which a start is refused."""
-        code = self.ask_start(given)
+        code = self.start_code(given)
         assert code is not None, "it was not refused"
         return code
 
-    def ask_start(self, given: object) -> int | None:
+    def start_code(self, given: object) -> int | None:
         """The code with which a start is refused; None where it isn't."""
-        state = self.ask(Declare(given))
+        state = self.send_control(Declare(given))
         if isinstance(state, Declared):
             return None
         assert isinstance(state, Rejected) and state.error is not None, state
@@ -205,12 +205,12 @@ def refused_with(state: object) -> str:
 
 
 def commit(controller: Controller, txn_id: bytes) -> object:
-    return controller.ask(Discharge(txn_id, False))
+    return controller.send_control(Discharge(txn_id, False))
 
 
 def roll_back(controller: Controller, txn_id: bytes) -> None:
     """It always succeeds."""
-    assert isinstance(controller.ask(Discharge(txn_id, True)), Accepted)
+    assert isinstance(controller.send_control(Discharge(txn_id, True)), Accepted)
 
 
 def code_of(reply: Message) -> int:

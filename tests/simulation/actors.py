@@ -266,11 +266,11 @@ class Consumer(Sharing):
         if not self.link.attached:
             return
         if random.random() < 0.4 and len(self.held) < MAX_UNSETTLED:
-            self.ask(random.randrange(1, 30), random.random() < 0.2)
+            self.grant_credit(random.randrange(1, 30), random.random() < 0.2)
         elif self.held:
             self.settle_some()
 
-    def ask(self, credit: int, drain: bool) -> None:
+    def grant_credit(self, credit: int, drain: bool) -> None:
         """Credit is taken back only where order isn't judged: what was on its way then returns unseen."""
         if credit < self.link.credit and self.world.oracle.judges_order:
             credit = self.link.credit
@@ -430,7 +430,7 @@ class Resumer(Consumer):
     def act(self) -> None:
         random, link = self.world.random, self.link
         if link.attached and self.resuming:
-            self.ask(random.randrange(1, 30), False)
+            self.grant_credit(random.randrange(1, 30), False)
         elif link.attached and random.random() < 0.15:
             self.detach()
         elif link.local_state != CLOSED:

@@ -79,7 +79,7 @@ class Batch:
 
     # What may be after a question, and what is after its answer.
 
-    def asked(self, verb: str, id: int, now_us: int) -> None:
+    def requested(self, verb: str, id: int, now_us: int) -> None:
         """From now on the verb may have been carried out."""
         before = self.worlds
         self.worlds = _different([*before, *(self._after(world, verb, id) for world in before)])

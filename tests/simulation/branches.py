@@ -2,9 +2,9 @@
 takes up what is in doubt.
 
 Its memory outlives connections and crashes of the broker, as a transaction manager's log does: which branches
-it has asked to prepare, which it has decided, and how. What it asks of the broker is what XA promises: a
-prepared branch is told by every recover until it is decided and by none afterwards, no other is ever told,
-and what a prepared branch holds nobody sees.
+it has requested to prepare, which it has decided, and how. What it requires of the broker is what XA
+promises: a prepared branch is reported by every recover until it is decided and by none afterwards, no other
+is ever reported, and what a prepared branch holds nobody sees.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from postroom.amqp.message.sections import Message
 from postroom.model.xa import XaCode, XaFlag, Xid
 from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings, decode, new_message
-from tests.simulation.managers import OK, Manager, said
+from tests.simulation.managers import OK, Manager, parts_of
 from tests.simulation.oracle import NEVER_US, Answer, Broken, Fate, Unit
 from tests.simulation.transactors import AMQP_VALUE_SECTION
 
@@ -32,8 +32,8 @@ MOST_HELD = 5
 NOT_PREPARED: Final = ("starting", "working", "ending", "ended", "rolling back")
 """Steps in which the branch goes with its session."""
 IN_DOUBT: Final = ("preparing", "prepared", "deciding", "heuristic", "forgetting")
-"""Steps in which recover may tell of it; of what is prepared or heuristically decided it must."""
-MUST_BE_TOLD: Final = ("prepared", "heuristic")
+"""Steps in which recover may report it; of what is prepared or heuristically decided it must."""
+MUST_BE_REPORTED: Final = ("prepared", "heuristic")
 
 
 @dataclass(eq=False)
@@ -48,11 +48,11 @@ class BranchLog:
     step: str = "starting"
     commits: bool = False
     """How it is decided, once it is."""
-    was_asked: bool = False
-    """The broker was asked to commit it or roll it back."""
+    was_requested: bool = False
+    """The broker was requested to commit it or roll it back."""
     by_administrator: bool = False
     """Decided heuristically."""
-    is_told: bool = False
+    is_reported: bool = False
     """The oracle knows how it was decided."""
     changes: int = 0
     """Times that its step has changed."""
@@ -112,7 +112,7 @@ class Brancher(Manager):
 
     def recover(self) -> None:
         self.before = {text: log.changes for text, log in self.world.branches.items()}
-        self.say("RECOVER", None, XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN)
+        self.request("RECOVER", None, XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN)
 
     def start(self) -> None:
         xid = Xid(1, b"global %d" % len(self.world.branches), b"postroom")
@@ -140,7 +140,7 @@ class Brancher(Manager):
             else:
                 self.withhold(log.unit, 0)
                 log.to("rolling back")
-            self.say(verb, log, XaFlag.TMONEPHASE if verb == "COMMIT" else XaFlag.TMNOFLAGS)
+            self.request(verb, log, XaFlag.TMONEPHASE if verb == "COMMIT" else XaFlag.TMNOFLAGS)
         elif log.step == "prepared":
             choice = random.random()
             if choice < 0.15:
@@ -156,10 +156,10 @@ class Brancher(Manager):
         for fate in self.held.values():
             fate.holder = ""
         log.to("ending")
-        self.say("END", log, XaFlag.TMSUCCESS)
+        self.request("END", log, XaFlag.TMSUCCESS)
 
     def work(self, log: BranchLog) -> None:
-        """Ask for messages, and send one."""
+        """Grant credit, and send a message."""
         if self.link.attached and self.link.credit == 0 and len(self.held) < MOST_HELD:
             self.link.flow(self.world.random.randrange(1, MOST_HELD))
         if self.out.attached and self.out.credit > 0:
@@ -172,7 +172,7 @@ class Brancher(Manager):
         if log.step in ("heuristic", "forgetting"):
             self.again = log.step == "forgetting"
             log.to("forgetting")
-            self.say("FORGET", log, XaFlag.TMNOFLAGS)
+            self.request("FORGET", log, XaFlag.TMNOFLAGS)
         else:
             self.decide(log)
 
@@ -188,7 +188,7 @@ class Brancher(Manager):
         self.withhold(log.unit, 0)
         log.to("deciding")
         self.log = None
-        self.say("HEURISTIC-COMMIT" if log.commits else "HEURISTIC-ROLLBACK", log, XaFlag.TMNOFLAGS)
+        self.request("HEURISTIC-COMMIT" if log.commits else "HEURISTIC-ROLLBACK", log, XaFlag.TMNOFLAGS)
 
     def decide(self, log: BranchLog) -> None:
         """As was decided before, or by a coin."""
@@ -197,9 +197,9 @@ class Brancher(Manager):
         if log.commits:
             self.about_to_commit(log, "deciding")
         self.withhold(log.unit, 0)
-        self.again, log.was_asked = log.was_asked, True
+        self.again, log.was_requested = log.was_requested, True
         log.to("deciding")
-        self.say("COMMIT" if log.commits else "ROLLBACK", log, XaFlag.TMNOFLAGS)
+        self.request("COMMIT" if log.commits else "ROLLBACK", log, XaFlag.TMNOFLAGS)
 
     def about_to_commit(self, log: BranchLog, decision: str) -> None:
         log.unit.decision = decision
@@ -207,12 +207,12 @@ class Brancher(Manager):
         for fate in log.unit.received:
             self.world.oracle.gave(fate, f"committed in {log.xid}")
 
-    def say(self, verb: str, log: BranchLog | None, flags: XaFlag) -> None:
+    def request(self, verb: str, log: BranchLog | None, flags: XaFlag) -> None:
         self.verb, self.about = verb, log
         fields: dict[str, object] = {"flags": UInt(flags)} if verb in ("END", "COMMIT", "RECOVER") else {}
         if log is not None:
             fields["xid"] = fields["name"] = str(log.xid)
-        self.ask(verb, BRANCH_TYPE, fields)
+        self.send_request(verb, BRANCH_TYPE, fields)
 
     # What is answered.
 
@@ -227,27 +227,25 @@ class Brancher(Manager):
             if isinstance(outcome, Rejected):
                 self.world.oracle.answered(context, Answer.REFUSED)
 
-    def told(self, reply: Message) -> None:
-        status, condition, body = said(reply)
+    def on_reply(self, reply: Message) -> None:
+        status, condition, body = parts_of(reply)
         code = body.get("xa-code")
         if status != OK and condition != "postroom:xa-error":
             raise Broken(f"{self.verb} was answered with {status} {condition}")
         if self.verb == "RECOVER":
             xids = body["xids"]
             assert isinstance(xids, list)
-            self.told_of([str(xid) for xid in xids])
+            self.on_recovered([str(xid) for xid in xids])
         elif self.about is not None:
-            self.told_about(
-                self.about, self.verb, XaCode(code) if isinstance(code, int) else XaCode.XAER_RMERR
-            )
+            self.on_code(self.about, self.verb, XaCode(code) if isinstance(code, int) else XaCode.XAER_RMERR)
 
-    def told_about(self, log: BranchLog, verb: str, code: XaCode) -> None:
+    def on_code(self, log: BranchLog, verb: str, code: XaCode) -> None:
         if verb == "END" and code == XaCode.XA_OK:
             log.to("ended")
         elif verb == "PREPARE" and code == XaCode.XA_OK:
             log.to("prepared")
         elif log.step == "deciding":
-            self.told_decision(log, verb, code)
+            self.on_decided(log, verb, code)
         elif log.step == "forgetting":
             if code != XaCode.XA_OK and not (code == XaCode.XAER_NOTA and self.again):
                 raise Broken(f"the outcome of branch {log.xid} could not be forgotten: {code.name}")
@@ -255,21 +253,21 @@ class Brancher(Manager):
         else:  # rolled back, or committed in one phase
             self.done(log, log.step == "one phase" and code == XaCode.XA_OK)
 
-    def told_decision(self, log: BranchLog, verb: str, code: XaCode) -> None:
+    def on_decided(self, log: BranchLog, verb: str, code: XaCode) -> None:
         heuristic = XaCode.XA_HEURCOM if log.commits else XaCode.XA_HEURRB
         if log.by_administrator and (code == heuristic or verb.startswith("HEURISTIC")):
-            self.tell_oracle(log, log.commits)
+            self.report_to_oracle(log, log.commits)
             log.to("heuristic")
         elif code == XaCode.XA_HEURRB and log.unit.may_be_forced:
-            self.tell_oracle(log, False)
+            self.report_to_oracle(log, False)
             log.to("heuristic")
         elif code == XaCode.XA_OK or (code == XaCode.XAER_NOTA and self.again):
             self.done(log, log.commits)
         else:
-            raise Broken(f"prepared branch {log.xid} was told {verb} and answered {code.name}")
+            raise Broken(f"prepared branch {log.xid} was sent {verb} and answered {code.name}")
 
-    def told_of(self, xids: list[str]) -> None:
-        """What is in doubt. What has changed since the question was asked is not judged."""
+    def on_recovered(self, xids: list[str]) -> None:
+        """What is in doubt. What has changed since the request is not judged."""
         self.recovered = True
         for text in xids:
             if text not in self.world.branches:
@@ -280,14 +278,14 @@ class Brancher(Manager):
                 continue
             if text in xids and log.step not in IN_DOUBT:
                 raise Broken(f"branch {text} is in doubt though it is {log.step}")
-            if text not in xids and log.step in MUST_BE_TOLD:
-                raise Broken(f"branch {text} is {log.step} and nobody is told")
+            if text not in xids and log.step in MUST_BE_REPORTED:
+                raise Broken(f"branch {text} is {log.step} and is not reported")
             if log.step in IN_DOUBT and not log.owner:
                 self.take_up(log, text in xids)
 
     def take_up(self, log: BranchLog, in_doubt: bool) -> None:
         if not in_doubt:  # not prepared, or decided as it was to be
-            if log.by_administrator and log.step == "deciding" and not log.was_asked:
+            if log.by_administrator and log.step == "deciding" and not log.was_requested:
                 raise Broken(f"branch {log.xid} was decided by an administrator and forgotten by nobody")
             self.done(log, log.step != "preparing" and log.commits)
             return
@@ -298,14 +296,14 @@ class Brancher(Manager):
 
     def done(self, log: BranchLog, committed: bool) -> None:
         log.to("done")
-        self.tell_oracle(log, committed)
+        self.report_to_oracle(log, committed)
         if log is self.log:
             self.log = None
 
-    def tell_oracle(self, log: BranchLog, committed: bool) -> None:
-        if log.is_told:
+    def report_to_oracle(self, log: BranchLog, committed: bool) -> None:
+        if log.is_reported:
             return
-        log.is_told = True
+        log.is_reported = True
         self.withhold(log.unit, 0)
         if not committed:
             for fate in log.unit.received:

@@ -1,4 +1,4 @@
-"""Actors that ask the management node: they pause queues, and delete, move, replay and import messages."""
+"""Actors at the management node: they pause queues, and delete, move, replay and import messages."""
 
 from postroom.amqp.engine.events import TransferReceived
 from postroom.amqp.engine.receiver import ReceiverLink
@@ -23,7 +23,7 @@ LATELY = 40
 
 
 class Manager(Actor):
-    """Asks one thing after another about one queue."""
+    """Sends one request after another about one queue."""
 
     def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
         super().__init__(world, name, binding)
@@ -32,7 +32,7 @@ class Manager(Actor):
         self.replies: ReceiverLink = self.session.attach_receiver(
             f"{name}-told", Source(address=NODE), Target()
         )
-        self.asked = 0
+        self.request_count = 0
         self.waits = False
         """For an answer."""
         self.answer = bytearray()
@@ -47,18 +47,18 @@ class Manager(Actor):
             self.go_on()
 
     def go_on(self) -> None:
-        """Ask the next thing."""
+        """Send the next request."""
         raise NotImplementedError
 
-    def ask(self, operation: str, kind: str, said: dict[str, object], body: object = None) -> None:
-        self.asked += 1
+    def send_request(self, operation: str, kind: str, more: dict[str, object], body: object = None) -> None:
+        self.request_count += 1
         self.waits = True
         message = Message(
-            properties=Properties(message_id=f"{self.asked}", reply_to=NODE),
-            application_properties={"operation": operation, "type": kind, "name": self.queue, **said},
+            properties=Properties(message_id=f"{self.request_count}", reply_to=NODE),
+            application_properties={"operation": operation, "type": kind, "name": self.queue, **more},
             body=Value(body),
         )
-        self.requests.send(message.encode(), self.asked.to_bytes(4, "big"), True)
+        self.requests.send(message.encode(), self.request_count.to_bytes(4, "big"), True)
 
     def heard(self, event: Event) -> None:
         super().heard(event)
@@ -71,20 +71,20 @@ class Manager(Actor):
             self.answer.clear()
             if not event.settled:
                 self.replies.settle(event.delivery_id, event.delivery_id, ACCEPTED, settled=True)
-            self.told(reply)
+            self.on_reply(reply)
 
-    def told(self, reply: Message) -> None:
-        """The answer to what was asked last."""
+    def on_reply(self, reply: Message) -> None:
+        """The answer to the last request."""
 
     def gone(self) -> None:
         if self.waits:
             self.unanswered()
 
     def unanswered(self) -> None:
-        """What was asked last may have been done."""
+        """What was requested last may have been done."""
 
 
-def said(reply: Message) -> tuple[int, str, dict[str, object]]:
+def parts_of(reply: Message) -> tuple[int, str, dict[str, object]]:
     """Status, condition and attributes of an answer."""
     properties = reply.application_properties or {}
     body = reply.body.value if isinstance(reply.body, Value) else None
@@ -103,7 +103,7 @@ class Pauser(Manager):
     def go_on(self) -> None:
         random = self.world.random
         operation = random.choice(("PAUSE", "RESUME"))
-        self.ask(operation, QUEUE_TYPE, {"switch": random.choice(SWITCHES)})
+        self.send_request(operation, QUEUE_TYPE, {"switch": random.choice(SWITCHES)})
 
 
 class Changer(Manager):
@@ -129,12 +129,12 @@ class Changer(Manager):
         oracle.about_to_change(fate, self.name, "deleted", self.to)
         wanted = {"message_id": f"{fate.id}"}
         if self.to:
-            self.ask("MOVE-MESSAGES", MESSAGE_TYPE, {}, {**wanted, "to": self.to})
+            self.send_request("MOVE-MESSAGES", MESSAGE_TYPE, {}, {**wanted, "to": self.to})
         else:
-            self.ask("DELETE-MESSAGES", MESSAGE_TYPE, {}, wanted)
+            self.send_request("DELETE-MESSAGES", MESSAGE_TYPE, {}, wanted)
 
-    def told(self, reply: Message) -> None:
-        status, _, body = said(reply)
+    def on_reply(self, reply: Message) -> None:
+        status, _, body = parts_of(reply)
         count = number(body["count"]) if status == OK else 0
         assert self.fate is not None
         if count > 1:
@@ -157,7 +157,7 @@ class Replayer(Manager):
     def go_on(self) -> None:
         if self.world.random.random() < 0.2:
             self.queue = DEAD_LETTERS
-            self.ask("REPLAY", MESSAGE_TYPE, {}, {})
+            self.send_request("REPLAY", MESSAGE_TYPE, {}, {})
 
 
 class Purger(Manager):
@@ -166,9 +166,9 @@ class Purger(Manager):
     def go_on(self) -> None:
         if self.world.random.random() < 0.1:
             self.world.oracle.purged(self.queue)
-            self.ask("PURGE", QUEUE_TYPE, {})
+            self.send_request("PURGE", QUEUE_TYPE, {})
 
-    def told(self, reply: Message) -> None:
+    def on_reply(self, reply: Message) -> None:
         self.unanswered()
 
     def unanswered(self) -> None:
@@ -190,12 +190,12 @@ class Remaker(Manager):
         self.deletes = not self.deletes
         if self.deletes:
             self.world.oracle.purged(self.queue)
-            self.ask("DELETE", QUEUE_TYPE, {"force": True})
+            self.send_request("DELETE", QUEUE_TYPE, {"force": True})
         else:
-            self.ask("CREATE", QUEUE_TYPE, {}, {"dead_letter_queue": DEAD_LETTERS})
+            self.send_request("CREATE", QUEUE_TYPE, {}, {"dead_letter_queue": DEAD_LETTERS})
 
-    def told(self, reply: Message) -> None:
-        status, condition, _ = said(reply)
+    def on_reply(self, reply: Message) -> None:
+        status, condition, _ = parts_of(reply)
         if status not in (OK, 201, 204, 404, 409):
             raise Broken(f"{self.queue} was to be deleted or made, and the answer is {status} {condition}")
         self.unanswered()
@@ -220,12 +220,12 @@ class Waiter(Manager):
         if self.takes:
             self.world.oracle.perturbed(self.queue)
             self.world.oracle.presettled[self.queue] += 1
-            self.ask("WAIT", MESSAGE_TYPE, {}, wait)
+            self.send_request("WAIT", MESSAGE_TYPE, {}, wait)
         else:
-            self.ask("LISTEN", MESSAGE_TYPE, {}, {**wait, "position": self.position})
+            self.send_request("LISTEN", MESSAGE_TYPE, {}, {**wait, "position": self.position})
 
-    def told(self, reply: Message) -> None:
-        status, condition, body = said(reply)
+    def on_reply(self, reply: Message) -> None:
+        status, condition, body = parts_of(reply)
         self.world.oracle.presettled[self.queue] -= self.takes
         if status != OK:
             if condition not in (NO_MATCH, "amqp:illegal-state"):
@@ -259,10 +259,10 @@ class Importer(Manager):
 
     def go_on(self) -> None:
         self.fate, message = new_message(self.world, self.queue, self.name, None, 10)
-        self.ask("IMPORT-MESSAGES", MESSAGE_TYPE, {}, {"messages": [message], "overrides": True})
+        self.send_request("IMPORT-MESSAGES", MESSAGE_TYPE, {}, {"messages": [message], "overrides": True})
 
-    def told(self, reply: Message) -> None:
-        status, _, body = said(reply)
+    def on_reply(self, reply: Message) -> None:
+        status, _, body = parts_of(reply)
         if status == OK and (body["created"], body["replaced"]) != (1, 0):
             raise Broken(f"a new message was imported, and the answer says {body}")
         assert self.fate is not None

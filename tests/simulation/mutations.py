@@ -50,8 +50,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "rollback-not-recorded": Mutation(
         "manager/transactions/commit.py",
-        "        _record(core, transaction, event, groups)",
-        "        _record(core, transaction, event, [])",
+        "        decision(core, transaction.id, transaction.kind, event, groups)",
+        "        decision(core, transaction.id, transaction.kind, event, [])",
     ),
     "rolled-back-messages-made-available": Mutation(
         "manager/transactions/commit.py",
@@ -100,7 +100,7 @@ MUTATIONS: dict[str, Mutation] = {
         "    if rule == n.COUNT_IF_SENT:\n        return 0",
     ),
     "bodies-looked-up-one-block-off": Mutation(
-        "ledger/storage/bodies.py",
+        "ledger/storage/body_file.py",
         'np.searchsorted(table["first_position"], serials, "right") - 1',
         'np.searchsorted(table["first_position"], serials, "left") - 1',
     ),
@@ -121,13 +121,13 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "quota-off-by-one": Mutation(
         "manager/kernel/quota_pool.py",
-        "        if self.max_messages >= 0 and self.messages >= self.max_messages:\n            return False",
-        "        if self.max_messages >= 0 and self.messages > self.max_messages:\n            return False",
+        "        if self.max_messages >= 0 and self.messages + count > self.max_messages:\n",
+        "        if self.max_messages >= 0 and self.messages > self.max_messages:\n",
     ),
     "subscription-missed-in-a-routing-set": Mutation(
         "manager/destinations/routing.py",
-        "    queues.sort(key=_by_id)\n    route",
-        "    queues.sort(key=_by_id)\n    queues = queues[:1]\n    route",
+        "    queues.sort(key=lambda queue: int(queue.id))\n    route",
+        "    queues.sort(key=lambda queue: int(queue.id))\n    queues = queues[:1]\n    route",
     ),
     "routing-set-forgotten-at-restart": Mutation(
         "ledger/fold/fold.py",
@@ -166,7 +166,7 @@ MUTATIONS: dict[str, Mutation] = {
         '        rows = np.frombuffer(packed, _ROWS).copy()\n        rows["due_us"] = 1\n        for at',
     ),
     "selector-not-asked-at-arrival": Mutation(
-        "manager/queues/selector_evaluation.py",
+        "manager/queues/placement.py",
         "        verdict = cursor.selector.matches(fields)\n",
         "        verdict = True\n",
     ),
@@ -222,7 +222,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "prepare-not-recorded": Mutation(
         "manager/transactions/commit.py",
-        "    _record(core, transaction, n.EVENT_PREPARE, groups)\n",
+        "    decision(core, transaction.id, transaction.kind, n.EVENT_PREPARE, groups)\n",
         "",
         seeds=800,
     ),

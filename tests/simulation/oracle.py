@@ -101,8 +101,8 @@ class Subscribed:
     """A subscription that lives no longer than its links."""
 
     name: str
-    asked_at: int
-    """When its first link asked for it, by `Oracle.moment`."""
+    requested_at: int
+    """When its first link requested it, by `Oracle.moment`."""
     number: int | None
     """What its selector wants; None everything."""
     links: int = 0
@@ -230,7 +230,7 @@ class Oracle:
 
     def _late_copy(self, first: Fate, subscribed: Subscribed) -> Fate | None:
         """A subscription may get what was under way when somebody subscribed."""
-        under_way = first.accepted_at == 0 or first.accepted_at > subscribed.asked_at
+        under_way = first.accepted_at == 0 or first.accepted_at > subscribed.requested_at
         return self._copy(first, subscribed.name) if first.published and under_way else None
 
     def subscribe(self, subscribed: Subscribed) -> None:
@@ -527,20 +527,20 @@ class Oracle:
         if unit.decision != "unknown":
             return
         left = {id for ids in remaining.values() for id in ids}
-        sent = [fate for fate in unit.sent if self._tells(fate)]
+        sent = [fate for fate in unit.sent if self._is_evidence(fate)]
         seen = [fate.id in left or fate.sightings > 0 for fate in sent]
         if any(seen) and not all(seen):
             raise Broken(f"of a transaction's messages {ids_of(unit.sent)} only some are there: {seen}")
         for fate in unit.received:
             back = fate.id in remaining.get(fate.queue, ()) or fate.sightings > unit.sightings[fate.id]
-            if seen and self._tells(fate) and not fate.moved and back == any(seen):
+            if seen and self._is_evidence(fate) and not fate.moved and back == any(seen):
                 what = f"messages {ids_of(unit.sent)} are {'' if back else 'not '}there"
                 raise Broken(
                     f"message {fate.id} is {'' if back else 'not '}back, and its transaction's {what}"
                 )
 
-    def _tells(self, fate: Fate) -> bool:
-        """Whether it is gone only if somebody has seen it."""
+    def _is_evidence(self, fate: Fate) -> bool:
+        """Whether it being gone proves that somebody has seen it."""
         unseen = {"deleted", "perhaps deleted", "purged"} & fate.given
         return not (fate.lost_possible or fate.expiry_us or unseen or fate.queue in self.subscribed)
 

@@ -1,10 +1,10 @@
 """A Spark job that writes, beside all other clients: ``python -m tests.simulation.sinks --seeds 300``; one
 again: ``… --seed 17``.
 
-Its tasks send in branches; its driver commits what it chooses of them, asks again where it hears no answer,
-and sometimes begins a new run. What the job remembers outlives connections and crashes, as Spark's checkpoint
-does. What it asks of the broker is what `postroom.manager.spark.sink_verbs` promises: a batch is there once,
-whole, and nothing of it before it is committed; nothing else of the job ever is.
+Its tasks send in branches; its driver commits what it chooses of them, requests it again where no answer
+comes, and sometimes begins a new run. What the job remembers outlives connections and crashes, as Spark's
+checkpoint does. What it requires of the broker is what `postroom.manager.spark.sink_verbs` promises: a batch
+is there once, whole, and nothing of it before it is committed; nothing else of the job ever is.
 """
 
 import sys
@@ -18,7 +18,7 @@ from postroom.amqp.message.sections import Message
 from postroom.manager.spark.sink import sinks_of
 from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings, new_message
-from tests.simulation.managers import OK, Manager, number, said
+from tests.simulation.managers import OK, Manager, number, parts_of
 from tests.simulation.oracle import Answer, Broken, Fate, Unit
 from tests.simulation.seeds import command
 from tests.simulation.world import DRAIN_ROUNDS, World
@@ -53,15 +53,15 @@ class Job:
     def __init__(self) -> None:
         self.run = 0
         self.fenced_through = -1
-        """Runs of which the broker has said that another has taken their place."""
+        """Runs of which the broker has answered that another has taken their place."""
         self.let_in: set[int] = set()
         """Runs that the broker has answered."""
         self.batch_id = 0
         self.attempts: list[Attempt] = []
-        self.asked: list[Attempt] | None = None
+        self.unanswered_winners: list[Attempt] | None = None
         """The winners that a commit has named which was not answered yet."""
-        self.asks = 0
-        """How often it was asked to commit this batch."""
+        self.commit_requests = 0
+        """How often the commit of this batch was requested."""
         self.commits = 0
 
 
@@ -115,16 +115,16 @@ class Worker(Manager):
         self.txn_id = b""
         self.verb = ""
         self.run = 0
-        """For which it has asked last; likewise the next three."""
+        """Of its last request; likewise the next three."""
         self.batch_id = 0
         self.refusal = ""
-        """What it must be answered with: it has asked for something that may not be."""
+        """What it must be answered with: it has requested something that may not be."""
         self.taking_back: Attempt | None = None
         self.tags = 0
         self.finishes = False
         self.is_over = False
 
-    # What is asked.
+    # What is requested.
 
     def go_on(self) -> None:
         job, random = self.job, self.world.random
@@ -135,13 +135,13 @@ class Worker(Manager):
             job.run += 1
         elif job.fenced_through < job.run - 1:
             self.begin()  # the first of a run finds out how far the one before has come
-        elif job.asked is not None:
-            self.commit(job.asked)
+        elif job.unanswered_winners is not None:
+            self.commit(job.unanswered_winners)
         elif mine is not None and not mine.is_sealed:
             if random.random() < 0.75:
                 self.send(mine)
             else:
-                self.say("SEAL", {"branch": mine.branch})
+                self.request("SEAL", {"branch": mine.branch})
         elif random.random() < 0.15:
             self.try_in_vain()
         elif random.random() < 0.5 and len(job.attempts) < MOST_ATTEMPTS:
@@ -156,45 +156,45 @@ class Worker(Manager):
         sealed = [each for each in job.attempts if each.is_sealed]
         if left and random.random() < 0.3:
             self.taking_back = left[0]
-            self.say("ROLLBACK", {"branch": left[0].branch})
+            self.request("ROLLBACK", {"branch": left[0].branch})
         elif sealed:
             winners = random.sample(sealed, random.randrange(1, len(sealed) + 1))
             for attempt in winners:
                 attempt.unit.decision = "deciding"
-            job.asked = winners
+            job.unanswered_winners = winners
             self.commit(winners)
 
     def finish(self) -> None:
         if self.job.fenced_through < self.job.run - 1:
             self.begin()
         else:
-            self.say("ROLLBACK", {})
+            self.request("ROLLBACK", {})
 
     def begin(self) -> None:
         self.attempt = None
-        self.say("BEGIN", {"partition": len(self.job.attempts), "attempt": 0})
+        self.request("BEGIN", {"partition": len(self.job.attempts), "attempt": 0})
 
     def commit(self, winners: list[Attempt]) -> None:
-        self.job.asks += 1
+        self.job.commit_requests += 1
         names = [attempt.branch for attempt in winners]
-        self.say("COMMIT", {"digest": f"d{self.job.batch_id}", "branches": names})
+        self.request("COMMIT", {"digest": f"d{self.job.batch_id}", "branches": names})
 
     def try_in_vain(self) -> None:
         """What must be refused: an earlier run, or a batch that is another one than was decided."""
         job = self.job
         if job.run - 1 in job.let_in and self.world.random.random() < 0.5:
-            self.say("BEGIN", {}, run=job.run - 1)
+            self.request("BEGIN", {}, run=job.run - 1)
             self.refusal = "postroom:sink-fenced"
         elif job.batch_id > 0:
-            self.say("COMMIT", {"digest": "other", "branches": []}, batch_id=job.batch_id - 1)
+            self.request("COMMIT", {"digest": "other", "branches": []}, batch_id=job.batch_id - 1)
             self.refusal = "postroom:sink-batch-replaced"
 
-    def say(self, verb: str, body: dict[str, object], run: int = -1, batch_id: int = -1) -> None:
+    def request(self, verb: str, body: dict[str, object], run: int = -1, batch_id: int = -1) -> None:
         self.verb, self.refusal = verb, ""
         self.run = self.job.run if run < 0 else run
         self.batch_id = self.job.batch_id if batch_id < 0 else batch_id
         who = {"query_id": "q", "run_id": f"run {self.run}", "batch_id": self.batch_id}
-        self.ask(verb, SINK_TYPE, {"name": APP}, {**who, **body})
+        self.send_request(verb, SINK_TYPE, {"name": APP}, {**who, **body})
 
     def send(self, attempt: Attempt) -> None:
         if self.out.attached and self.out.credit > 0:
@@ -215,36 +215,46 @@ class Worker(Manager):
             self.world.oracle.answered(context, Answer.REFUSED)
             self.attempt.refused += 1
 
-    def told(self, reply: Message) -> None:
-        status, condition, body = said(reply)
+    def on_reply(self, reply: Message) -> None:
+        status, condition, body = parts_of(reply)
         if self.refusal and condition != self.refusal:
             raise Broken(
                 f"{self.verb} of run {self.run}, batch {self.batch_id} is answered {status} {condition}"
             )
         if self.refusal or self.run < self.job.run or self.batch_id < self.job.batch_id:
             return  # nothing new
-        if self.verb == "SEAL" and condition == UNKNOWN and self.job.asked is not None:
+        if self.verb == "SEAL" and condition == UNKNOWN and self.job.unanswered_winners is not None:
             return  # it has lost, and the answer to the commit is under way
+        if self.verb == "SEAL" and condition == UNKNOWN and self.was_forced():
+            return
         if status != OK:
             raise Broken(f"{self.verb} was answered with {status} {condition}")
         if self.verb == "BEGIN":
-            self.told_begun(body)
+            self.on_begun(body)
         elif self.verb == "SEAL":
-            self.told_sealed(number(body["sent"]))
+            self.on_sealed(number(body["sent"]))
         elif self.verb == "COMMIT":
-            self.told_committed(str(body["status"]))
+            self.on_committed(str(body["status"]))
         elif self.verb == "ROLLBACK":
-            self.told_rolled_back()
+            self.on_rolled_back()
 
-    def told_begun(self, body: dict[str, object]) -> None:
+    def was_forced(self) -> bool:
+        """Whether the branch has something of a queue that is deleted by force: it is gone with that."""
+        attempt = self.attempt
+        if attempt is None or attempt not in self.job.attempts or not attempt.unit.may_be_forced:
+            return False
+        self.all_lost([attempt])
+        return True
+
+    def on_begun(self, body: dict[str, object]) -> None:
         job, is_decided = self.job, body["decided"] is True
         if is_decided:
-            if job.asked is None:
+            if job.unanswered_winners is None:
                 raise Broken(f"batch {job.batch_id} is decided and nobody has committed it")
-            self.done(job.asked)
+            self.done(job.unanswered_winners)
         elif job.fenced_through < job.run - 1:
             self.all_lost([each for each in job.attempts if each.run < job.run])
-            job.asked = None
+            job.unanswered_winners = None
         job.fenced_through = job.run - 1
         job.let_in.add(job.run)
         if not is_decided:
@@ -254,7 +264,7 @@ class Worker(Manager):
             self.txn_id = txn_id
             job.attempts.append(self.attempt)
 
-    def told_sealed(self, sent: int) -> None:
+    def on_sealed(self, sent: int) -> None:
         attempt = self.attempt
         if attempt is None or attempt not in self.job.attempts:
             return
@@ -264,19 +274,19 @@ class Worker(Manager):
             )
         attempt.is_sealed = True
 
-    def told_committed(self, status: str) -> None:
-        if status == "already" and self.job.asks < MANY:
+    def on_committed(self, status: str) -> None:
+        if status == "already" and self.job.commit_requests < MANY:
             raise Broken(f"batch {self.batch_id} was committed before, by nobody")
-        if self.job.asked is not None:
-            self.done(self.job.asked)
+        if self.job.unanswered_winners is not None:
+            self.done(self.job.unanswered_winners)
 
     def done(self, winners: list[Attempt]) -> None:
         """The batch is committed: these are there, and nothing else of it."""
         for attempt in winners:
             self.world.oracle.decided(attempt.unit, True)
         self.all_lost([each for each in self.job.attempts if each not in winners])
-        self.job.attempts, self.job.asked = [], None
-        self.job.asks = 0
+        self.job.attempts, self.job.unanswered_winners = [], None
+        self.job.commit_requests = 0
         self.job.batch_id += 1
         self.job.commits += 1
 
@@ -285,7 +295,7 @@ class Worker(Manager):
             self.world.oracle.decided(attempt.unit, False)
             self.job.attempts.remove(attempt)
 
-    def told_rolled_back(self) -> None:
+    def on_rolled_back(self) -> None:
         if self.finishes:
             self.all_lost(list(self.job.attempts))
             self.is_over = True
@@ -298,7 +308,7 @@ class Worker(Manager):
 
 
 def counts(world: SparkWorld) -> dict[str, int]:
-    """What is told of all worlds together."""
+    """The counts of all worlds together."""
     return {"batches committed": world.job.commits, "crashes": world.crashes}
 
 

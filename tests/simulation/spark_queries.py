@@ -19,13 +19,13 @@ import numpy as np
 from postroom.amqp.message.sections import Data, Message, decode_message
 from postroom.ledger.reading.body_reader import BodyReader
 from postroom.ledger.reading.reader import LedgerReader
-from postroom.manager.queues.held_lookup import held_serials
+from postroom.manager.queues.entry_lookup import held_serials
 from postroom.manager.spark.subscription import SparkSubscriptionDefinition
 from postroom.model.codes import Event, HolderKind
 from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings
 from tests.simulation.disk import SimDisk
-from tests.simulation.managers import OK, Manager, Mover, Replayer, number, said
+from tests.simulation.managers import OK, Manager, Mover, Replayer, number, parts_of
 from tests.simulation.oracle import Broken, Fate, Oracle
 from tests.simulation.seeds import command
 from tests.simulation.world import World
@@ -175,7 +175,7 @@ class Query(Manager):
             return
         table, random = self.table, self.world.random
         if not table.is_registered:
-            self.say("REGISTER", {"replace": False})
+            self.request("REGISTER", {"replace": False})
         elif table.planned > table.position and random.random() < 0.6:
             self.read()
         elif table.position > table.confirmed and random.random() < 0.6:
@@ -183,19 +183,19 @@ class Query(Manager):
         elif table.confirmed and random.random() < 0.1:
             self.confirm(random.randrange(1, table.confirmed + 1))
         else:
-            self.say("PLAN", {})
+            self.request("PLAN", {})
 
     def confirm(self, position: int) -> None:
         self.position = position
         self.table.lets_go(position)
-        self.say("CONFIRM", {"position": position})
+        self.request("CONFIRM", {"position": position})
 
-    def say(self, verb: str, body: dict[str, object]) -> None:
+    def request(self, verb: str, body: dict[str, object]) -> None:
         self.verb = verb
-        self.ask(verb, TYPE, {}, {"checkpoint": CHECKPOINT, **body})
+        self.send_request(verb, TYPE, {}, {"checkpoint": CHECKPOINT, **body})
 
-    def told(self, reply: Message) -> None:
-        status, condition, body = said(reply)
+    def on_reply(self, reply: Message) -> None:
+        status, condition, body = parts_of(reply)
         if self.surroundings.is_over:
             return
         if status != OK:
@@ -276,7 +276,7 @@ def _id_in(sections: bytes) -> int:
 
 
 def counts(world: QueryWorld) -> dict[str, int]:
-    """What is told of all worlds together."""
+    """The counts of all worlds together."""
     assert world.table is not None
     return {"messages taken": len(world.table.rows), "crashes": world.crashes}
 

@@ -4,7 +4,7 @@ from postroom.amqp.message.sections import Message
 from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings, decode, new_message
 from tests.simulation.batch import ABSENT, GOT, GOT_LOCKED, LOCKED, MOVES, PUT, Batch
-from tests.simulation.managers import MESSAGE_TYPE, NO_MATCH, OK, Manager, number, said
+from tests.simulation.managers import MESSAGE_TYPE, NO_MATCH, OK, Manager, number, parts_of
 from tests.simulation.oracle import Broken
 
 ORIGIN = "simulation"
@@ -23,9 +23,9 @@ class Storekeeper(Manager):
         self.batch = self._take_up()
         self.queue = self.batch.queue
         self.verb = ""
-        """What was asked last, of which message (0: all, or one that nobody knows)."""
+        """What was requested last, of which message (0: all, or one that nobody knows)."""
         self.id = 0
-        self.asked_us = 0
+        self.requested_us = 0
         self.finishes = False
         """Nothing new: what is held is to be decided."""
 
@@ -40,7 +40,7 @@ class Storekeeper(Manager):
         super().gone()
         self.world.batches.append(self.batch)
 
-    # What is asked.
+    # What is requested.
 
     def go_on(self) -> None:
         batch, random = self.batch, self.world.random
@@ -55,17 +55,17 @@ class Storekeeper(Manager):
         else:
             random.choice((self.put, self.get, self.lock, *[self.do_one] * 3, self.browse))()
 
-    def ask_verb(self, verb: str, id: int, operation: str, body: dict[str, object]) -> None:
-        self.verb, self.id, self.asked_us = verb, id, self.world.now_us
+    def request(self, verb: str, id: int, operation: str, body: dict[str, object]) -> None:
+        self.verb, self.id, self.requested_us = verb, id, self.world.now_us
         if verb in MOVES:
-            self.batch.asked(verb, id, self.world.now_us)
-        self.ask(operation, MESSAGE_TYPE, {}, body)
+            self.batch.requested(verb, id, self.world.now_us)
+        self.send_request(operation, MESSAGE_TYPE, {}, body)
 
     def under_id(self) -> dict[str, object]:
         return {"confirm_id": self.batch.confirm_id}
 
     def decide(self, verb: str) -> None:
-        self.ask_verb(verb, 0, verb.upper(), self.under_id())
+        self.request(verb, 0, verb.upper(), self.under_id())
 
     def put(self) -> None:
         if len(self.batch.fates) >= MOST:
@@ -87,11 +87,11 @@ class Storekeeper(Manager):
             "message": self.batch.messages[id],
             "resend": resend,
         }
-        self.ask_verb(verb, id, "PUT-MESSAGE", body)
+        self.request(verb, id, "PUT-MESSAGE", body)
 
     def get(self) -> None:
         if len(self.batch.fates) < MOST:
-            self.ask_verb("get", 0, "GET-MESSAGE", self.under_id())
+            self.request("get", 0, "GET-MESSAGE", self.under_id())
 
     def lock(self) -> None:
         batch, random = self.batch, self.world.random
@@ -102,7 +102,7 @@ class Storekeeper(Manager):
         if lease_ms:
             self.world.oracle.perturbed(self.queue)
         which = random.choice(({}, {"priority": 4}, {"priority": 9}))
-        self.ask_verb("lock", 0, "BROWSE-AND-LOCK", {**self.under_id(), **which, "lease_ms": lease_ms})
+        self.request("lock", 0, "BROWSE-AND-LOCK", {**self.under_id(), **which, "lease_ms": lease_ms})
 
     def do_one(self) -> None:
         """Something about one message that is held."""
@@ -112,9 +112,9 @@ class Storekeeper(Manager):
         id = random.choice(list(batch.fates))
         state, meant = batch.worlds[0][id], batch.unique_ids[id]
         if state == PUT:
-            self.ask_verb("confirm put", id, "CONFIRM-PUT", {**meant, **self.under_id()})
+            self.request("confirm put", id, "CONFIRM-PUT", {**meant, **self.under_id()})
         elif state in (GOT, GOT_LOCKED):
-            self.ask_verb("confirm get", id, "CONFIRM-GET", {**meant, **self.under_id()})
+            self.request("confirm get", id, "CONFIRM-GET", {**meant, **self.under_id()})
         elif state == LOCKED:
             self.do_locked(id, {**meant, "lock_id": batch.lock_id})
 
@@ -123,23 +123,23 @@ class Storekeeper(Manager):
             (*["get locked"] * 3, "delete locked", "unlock", "unlock all", "browse")
         )
         if verb == "get locked":
-            self.ask_verb(verb, id, "GET-MESSAGE", {**meant, **self.under_id()})
+            self.request(verb, id, "GET-MESSAGE", {**meant, **self.under_id()})
         elif verb == "delete locked":
-            self.ask_verb(verb, id, "DELETE-MESSAGE", meant)
+            self.request(verb, id, "DELETE-MESSAGE", meant)
         elif verb == "browse":
-            self.ask_verb("browse locked", 0, "BROWSE", {"lock_id": self.batch.lock_id})
+            self.request("browse locked", 0, "BROWSE", {"lock_id": self.batch.lock_id})
         elif verb == "unlock":
-            self.ask_verb(verb, id, "UNLOCK", meant)
+            self.request(verb, id, "UNLOCK", meant)
         else:
-            self.ask_verb("unlock", 0, "UNLOCK", {"lock_id": self.batch.lock_id})
+            self.request("unlock", 0, "UNLOCK", {"lock_id": self.batch.lock_id})
 
     def browse(self) -> None:
-        self.ask_verb("browse", 0, "BROWSE", {})
+        self.request("browse", 0, "BROWSE", {})
 
     # What is answered.
 
-    def told(self, reply: Message) -> None:
-        status, condition, body = said(reply)
+    def on_reply(self, reply: Message) -> None:
+        status, condition, body = parts_of(reply)
         if status != OK and condition != NO_MATCH:
             self.refused(condition)
         elif self.verb in MOVES:
@@ -179,7 +179,7 @@ class Storekeeper(Manager):
         message = row["message"]
         assert isinstance(message, bytes)
         id, _ = decode(message)
-        self.world.oracle.seen(id, self.queue, self.world.now_us, since_us=self.asked_us)
+        self.world.oracle.seen(id, self.queue, self.world.now_us, since_us=self.requested_us)
         return id
 
     def _hold(self, ids: list[int], rows: list[dict[str, object]], state: str) -> None:

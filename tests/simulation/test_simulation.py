@@ -37,6 +37,7 @@ BATCHES = 10
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "postroom"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_promises_hold_under_crashes_and_cut_links(batch: int) -> None:
     crashes = checks = 0

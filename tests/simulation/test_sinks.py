@@ -9,6 +9,7 @@ SEEDS_PER_TEST = 20
 BATCHES = 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_batches_are_there_once_and_whole(batch: int) -> None:
     crashes = commits = 0

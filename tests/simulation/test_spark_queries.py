@@ -9,6 +9,7 @@ SEEDS_PER_TEST = 20
 BATCHES = 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_what_is_assigned_is_read_once_and_by_nobody_else(batch: int) -> None:
     crashes = taken = 0

@@ -484,16 +484,16 @@ class World:
                 f"branches can't be decided: {[(str(log.xid), log.step) for log in self.branches.values()]}"
             )
 
-    def end_batch(self, keeper: Storekeeper) -> None:
+    def end_batch(self, storekeeper: Storekeeper) -> None:
         """Confirm or undo what is held under a confirm id, until nothing is."""
-        keeper.finishes = True
+        storekeeper.finishes = True
         for _ in range(MOST_DECISIONS):
-            self.attend(keeper)
-            if not (keeper.waits or keeper.batch.fates or keeper.batch.unknown):
+            self.attend(storekeeper)
+            if not (storekeeper.waits or storekeeper.batch.fates or storekeeper.batch.unknown):
                 break
         else:
-            raise Broken(f"{keeper.batch.name()} is not let go: {keeper.batch.worlds}")
-        keeper.binding.lost(self.now_us)
+            raise Broken(f"{storekeeper.batch.name()} is not let go: {storekeeper.batch.worlds}")
+        storekeeper.binding.lost(self.now_us)
 
     def attend(self, actor: Actor) -> None:
         """Have one client act, and hear of it, while nobody else does anything."""

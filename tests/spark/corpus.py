@@ -101,6 +101,8 @@ def clean(maker: LedgerMaker) -> None:
     _in_order(maker, maker.queue("in order"))
     _batches(maker, maker.queue("batches"))
     _ids(maker, maker.queue("ids"), maker.queue("remembered", duplicate_window=2))
+    maker.act(user="alice", container="console", operation="DELETE", type="queue", name="old", status=204)
+    maker.act(user="mallory", remote="192.0.2.9:4000", operation="SIGN-IN", status=401, count=3)
 
 
 def _in_order(maker: LedgerMaker, queue: int) -> None:

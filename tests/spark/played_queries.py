@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from postroom.client import Connection, ConnectionFactory, ManagementClient, Message
-from postroom.server.configuration.config import ListenConfig
+from postroom.server.configuration.listening import ListenConfig
 from postroom.spark.consume.foreach_batch import append_once, confirm
 from postroom.spark.message_source import MessagesDataSource
 from postroom.spark.messages.schema import MESSAGES_SCHEMA, messages_struct

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from postroom.ledger.format.block import Group
 from postroom.model.codes import Event, HolderKind, Outcome, State
-from postroom.spark.audit.legal_transitions import legal_rows
+from postroom.spark.audit.sequences import legal_rows
 from tests.ledger.ledger_maker import STEP_US, LedgerMaker
 
 SENDER = UUID("0195f2a0-0000-7000-8000-0000000000b7")
@@ -51,12 +51,17 @@ class Lives:
 
     def run(self, steps: int) -> Path:
         """The ledger's folder after so many steps."""
-        ways = (self._arrive, self._change, self._change, self._change, self._many, self._time)
+        ways = (self._arrive, self._change, self._change, self._change, self._many, self._time, self._act)
         for _ in range(steps):
             self.random.choice(ways)()
         if self.random.random() < 0.3:
             self.maker.next_file()
         return self.maker.finish()
+
+    def _act(self) -> None:
+        refused: dict[str, object] = {"user": "mallory", "operation": "ATTACH", "status": 403, "count": 3}
+        done: dict[str, object] = {"operation": "CREATE", "type": "queue", "name": "q", "status": 201}
+        self.maker.act(**self.random.choice((refused, done)))
 
     def _time(self) -> None:
         step = self.random.choice(STEPS_US)

@@ -29,23 +29,23 @@ def standalone(folder: Path) -> Iterator[str]:
         master = stack.enter_context(
             _daemon(folder, "master", f"{DEPLOY}.master.Master", "--host", MASTER_HOST, "--port", "0")
         )
-        url = _said(master, STARTED)
+        url = _wait_for(master, STARTED)
         for host in WORKER_HOSTS:
             words = ("--host", host, "--cores", "1", "--memory", "900m", "--work-dir", str(folder / host))
             worker = stack.enter_context(
                 _daemon(folder, f"worker-{host}", f"{DEPLOY}.worker.Worker", *words, url)
             )
-            _said(worker, re.compile(f"({REGISTERED})"))
+            _wait_for(worker, re.compile(f"({REGISTERED})"))
         yield url
 
 
 @contextmanager
 def _daemon(folder: Path, name: str, kind: str, *words: str) -> Iterator[Path]:
-    """A Spark daemon; where it says what it does."""
+    """A Spark daemon; the result is its log."""
     home = Path(pyspark.__file__).parent
     quiet = folder / "log4j2.properties"
     quiet.write_text(LOGGING)
-    said = folder / f"{name}.log"
+    log_file = folder / f"{name}.log"
     environment = {
         **os.environ,
         "SPARK_HOME": str(home),
@@ -53,7 +53,7 @@ def _daemon(folder: Path, name: str, kind: str, *words: str) -> Iterator[Path]:
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": f"-XX:+UseSerialGC -Dlog4j2.configurationFile={quiet}",
     }
-    with said.open("wb") as log:
+    with log_file.open("wb") as log:
         process = subprocess.Popen(
             [str(home / "bin" / "spark-class"), kind, "--webui-port", "0", *words],
             env=environment,
@@ -62,7 +62,7 @@ def _daemon(folder: Path, name: str, kind: str, *words: str) -> Iterator[Path]:
             stderr=subprocess.STDOUT,
         )
     try:
-        yield said
+        yield log_file
     finally:
         process.terminate()
         process.wait()
@@ -79,7 +79,7 @@ appender.console.layout.pattern = %m%n
 """
 
 
-def _said(log: Path, words: re.Pattern[str]) -> str:
+def _wait_for(log: Path, words: re.Pattern[str]) -> str:
     end_s = time.monotonic() + START_S
     while time.monotonic() < end_s:
         found = words.search(log.read_text(errors="replace"))

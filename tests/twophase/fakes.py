@@ -67,7 +67,7 @@ class World:
 
 
 class FakeResourceManager:
-    """One that keeps its promises, unless a test says otherwise."""
+    """One that keeps its promises, unless a test wants it otherwise."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -76,9 +76,9 @@ class FakeResourceManager:
         self.heuristics: dict[Xid, XaCode] = {}
         self.done: Counter[str] = Counter()
         """How often work was committed, and rolled back."""
-        self.asked: list[str] = []
+        self.verbs: list[str] = []
         self.fails: dict[str, XaCode] = {}
-        """What to answer to a verb; nothing has happened then, unless the code says so."""
+        """What to answer to a verb; nothing has happened then, unless the code means so."""
         self.loses_answer_of = ""
         """The verb that is done but whose answer never comes."""
         self.is_read_only = False
@@ -106,9 +106,9 @@ class FakeResource:
         return self.manager.name
 
     def _hear(self, verb: str) -> None:
-        """Each verb begins here: the caller may be dead, the resource manager away, or the test says no."""
+        """Each verb begins here: the caller may be dead, the resource manager away or made to refuse it."""
         self.manager.world.check_alive()
-        self.manager.asked.append(verb)
+        self.manager.verbs.append(verb)
         if self.manager.is_unreachable:
             raise XAException(f"{self.manager.name} is away", C.XAER_RMFAIL)
         code = self.manager.fails.get(verb)

@@ -38,7 +38,7 @@ BROKER, DATABASE = "amqp", "postgresql"
 BODY = ("received", "inserted", "sent")
 """Steps of the application between start and end."""
 
-Told = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -106,27 +106,27 @@ class Application:
         self._consumer = await self._session.create_consumer(IN)
         self._producer = await self._session.create_producer(OUT)
 
-    async def transact(self, manager: TransactionManager, tell: Told) -> None:
+    async def transact(self, manager: TransactionManager, notify: Notify) -> None:
         """One transaction."""
         async with manager.transaction(*self._ordered):
             message = await self._consumer.receive(timeout_s=RECEIVE_S)
             assert message is not None
-            tell("received")
+            notify("received")
             await self._rows._connection.execute("INSERT INTO orders VALUES (%s)", [message.body])
-            tell("inserted")
+            notify("inserted")
             await self._producer.send(str(message.body))
-            tell("sent")
+            notify("sent")
 
 
-async def transact(life: Life, manager: TransactionManager, tell: Told) -> None:
+async def transact(life: Life, manager: TransactionManager, notify: Notify) -> None:
     """One transaction over connections of its own."""
     async with resources(life) as parts:
         application = Application(*parts)
         await application.open()
-        await application.transact(manager, tell)
+        await application.transact(manager, notify)
 
 
-def transact_sync(life: Life, manager: SyncTransactionManager, tell: Told) -> None:
+def transact_sync(life: Life, manager: SyncTransactionManager, notify: Notify) -> None:
     """The same, blocking."""
     with (
         SyncConnectionFactory(life.url).create_connection() as connection,
@@ -138,31 +138,31 @@ def transact_sync(life: Life, manager: SyncTransactionManager, tell: Told) -> No
         with manager.transaction(*(ordered if life.broker_first else ordered[::-1])):
             message = consumer.receive(timeout_s=RECEIVE_S)
             assert message is not None
-            tell("received")
+            notify("received")
             database.execute("INSERT INTO orders VALUES (%s)", [message.body])
-            tell("inserted")
+            notify("inserted")
             producer.send(str(message.body))
-            tell("sent")
+            notify("sent")
 
 
 def live(life: Life) -> None:
     """A transaction manager in a process of its own: one transaction, unless it kills itself before."""
 
-    def tell(what: str) -> None:
+    def notify(what: str) -> None:
         if what == life.kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def on_step(step: Step, resource: str) -> None:
-        tell(name_of(step, resource))
+        notify(name_of(step, resource))
 
     if life.sync:
         with SyncTransactionManager(life.folder, on_step=on_step) as blocking:
-            transact_sync(life, blocking, tell)
+            transact_sync(life, blocking, notify)
         return
 
     async def run() -> None:
         async with TransactionManager(life.folder, on_step=on_step) as manager:
-            await transact(life, manager, tell)
+            await transact(life, manager, notify)
 
     asyncio.run(run())
 
@@ -175,7 +175,7 @@ class Scene:
         self.postgres = postgres
         self.folder = folder
         self.rows = -1
-        """How many there were when it was last looked."""
+        """How many there were when they were last counted."""
         self._processes = multiprocessing.get_context("forkserver")
         self._processes.set_forkserver_preload(["tests.twophase.scene"])
         postgres.execute("DROP TABLE IF EXISTS orders")
@@ -205,24 +205,24 @@ class Scene:
         """
         steps: list[str] = []
 
-        def tell(what: str) -> None:
+        def notify(what: str) -> None:
             steps.append(what)
             if what == kill_at:
                 kill()
 
-        asyncio.run(self._run(life, tell))
+        asyncio.run(self._run(life, notify))
         return steps
 
-    async def _run(self, life: Life, tell: Told) -> None:
+    async def _run(self, life: Life, notify: Notify) -> None:
         is_over = False
 
         def on_step(step: Step, resource: str) -> None:
             if not is_over:
-                tell(name_of(step, resource))
+                notify(name_of(step, resource))
 
         async with TransactionManager(life.folder, on_step=on_step) as manager:
             with suppress(JMSException, psycopg.Error):
-                await transact(life, manager, tell)
+                await transact(life, manager, notify)
             is_over = True
             await self._come_back()
             await self._recover(life, manager)
@@ -238,7 +238,7 @@ class Scene:
     async def _go_on(self, steps: list[str], kill_at: str) -> None:
         is_over = False
 
-        def tell(what: str) -> None:
+        def notify(what: str) -> None:
             if is_over:
                 return
             steps.append(what)
@@ -246,16 +246,16 @@ class Scene:
                 self.broker.restart_after_kill()
 
         def on_step(step: Step, resource: str) -> None:
-            tell(name_of(step, resource))
+            notify(name_of(step, resource))
 
         life = self.life(url=f"failover:({self.broker.url})")
         async with TransactionManager(life.folder, on_step=on_step) as manager, resources(life) as parts:
             application = Application(*parts)
             await application.open()
             with suppress(JMSException):
-                await application.transact(manager, tell)
+                await application.transact(manager, notify)
             is_over = True
-            await application.transact(manager, tell)
+            await application.transact(manager, notify)
             assert manager.unfinished() == []
 
     async def _come_back(self) -> None:

@@ -108,8 +108,8 @@ def test_a_file_cut_anywhere_is_what_came_before(written: list[list[Record]], da
 def test_damage_before_the_tail_is_refused(written: list[list[Record]], data: st.DataObject) -> None:
     blocks = log_of(written)
     which = data.draw(st.integers(0, len(blocks) - 2))
-    said = HEADER.size + HEADER.unpack_from(blocks[which])[1]
-    at = data.draw(st.integers(0, said - 1))
+    block_bytes = HEADER.size + HEADER.unpack_from(blocks[which])[1]
+    at = data.draw(st.integers(0, block_bytes - 1))
     damaged = bytearray(blocks[which])
     damaged[at] ^= data.draw(st.integers(1, 255))
     with pytest.raises(DamagedLog):

@@ -104,10 +104,10 @@ class Waiting(FakeResource):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
-        self.is_asked, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.is_called, self.may_answer = asyncio.Event(), asyncio.Event()
 
     async def prepare(self, xid: Xid) -> XaCode:
-        self.is_asked.set()
+        self.is_called.set()
         await self.may_answer.wait()
         return await super().prepare(xid)
 
@@ -123,7 +123,7 @@ async def test_recovery_leaves_transactions_under_way_alone(tmp_path: Path) -> N
                 pass
 
         task = asyncio.create_task(run())
-        await slow.is_asked.wait()
+        await slow.is_called.wait()
         report = await manager.recover(*world.resources())
         assert report.rolled_back == []
         assert manager.unfinished() == []
@@ -137,11 +137,11 @@ class Slow(FakeResource):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
-        self.is_asked, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.is_called, self.may_answer = asyncio.Event(), asyncio.Event()
 
     async def recover(self, flags: XaFlag = XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN) -> list[Xid]:
         found = await super().recover(flags)
-        self.is_asked.set()
+        self.is_called.set()
         await self.may_answer.wait()
         return found
 
@@ -158,9 +158,9 @@ async def test_what_was_under_way_when_a_recovery_looked_is_left_alone(tmp_path:
                 pass
 
         task = asyncio.create_task(run())
-        await voting.is_asked.wait()
+        await voting.is_called.wait()
         recovering = asyncio.create_task(manager.recover(slow))
-        await slow.is_asked.wait()
+        await slow.is_called.wait()
         voting.may_answer.set()
         await task
         slow.may_answer.set()
@@ -181,7 +181,7 @@ async def test_a_cancelled_commit_goes_to_its_end(tmp_path: Path) -> None:
                 pass
 
         task = asyncio.create_task(run())
-        await slow.is_asked.wait()
+        await slow.is_called.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -59,8 +59,8 @@ async def test_nobody_commits_before_the_decision_is_synced(
 ) -> None:
     world = World(tmp_path)
     resources = world.resources()
-    done: list[object] = world.managers["a"].asked
-    world.managers["b"].asked = world.managers["a"].asked
+    done: list[object] = world.managers["a"].verbs
+    world.managers["b"].verbs = world.managers["a"].verbs
     sync = os.fdatasync
     monkeypatch.setattr(os, "fdatasync", lambda fd: (sync(fd), done.append("synced")))
     await transact(world, resources)
@@ -94,7 +94,7 @@ async def test_one_resource_needs_no_log(tmp_path: Path) -> None:
     world = World(tmp_path, "a")
     transaction = await transact(world)
     assert transaction.status is STATUS.COMMITTED
-    assert world.managers["a"].asked == ["recover", "start", "end", "commit one phase"]
+    assert world.managers["a"].verbs == ["recover", "start", "end", "commit one phase"]
     assert Step.DECIDING not in [step for step, _ in world.steps]
 
 
@@ -223,7 +223,7 @@ async def test_the_next_transaction_tells_who_was_not_told(tmp_path: Path) -> No
             async with manager.transaction(*world.resources()):
                 pass
     assert world.outcomes() == both("committed 3+rolled back 1")
-    assert world.managers["b"].asked.count("recover") == 2, "only where something may be left"
+    assert world.managers["b"].verbs.count("recover") == 2, "only where something may be left"
 
 
 @asynchronous

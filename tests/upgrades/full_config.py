@@ -23,6 +23,7 @@ def full_tree() -> Tree:
     """All fields of `Config`, however deep."""
     tree = _tree_of(Config)
     tree["users"] = {"ann": hash_password(PASSWORD)}
+    tree["role"] = [{"name": "administrator", "members": ["ann"]}]
     for path in list(_leaves(tree)):
         _vary(tree, path)
     msgspec.convert(tree, Config)

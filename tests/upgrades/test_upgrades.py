@@ -12,10 +12,10 @@ from postroom.client import Queue
 from postroom.client.sync import ConnectionFactory
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.verification.verification import verify
-from postroom.server.configuration.config_file import load_config
+from postroom.server.configuration.config_file import ConfigError, load_config
 from postroom.spark.data_source.offset_log import Checkpoint
 from postroom.spark.ledger_source.positions import check, from_json
-from postroom.spark.ledger_source.ranges import snapshots_of
+from postroom.spark.places.place import snapshots_of
 from postroom.spark.places.uris import place_of
 from tests.server.harness import BrokerThread
 from tests.upgrades.fixtures import (
@@ -31,7 +31,7 @@ from tests.upgrades.fixtures import (
     versions,
 )
 from tests.upgrades.summary import differences, summary_of
-from tests.upgrades.write import PIPED, told_of
+from tests.upgrades.write import PIPED, content_of
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -72,18 +72,31 @@ def test_a_broker_goes_on_with_it(ledger: Path) -> None:
     assert LedgerReader(ledger).durable_through > before
 
 
+ADDED = """
+[[role]]
+name = "administrator"
+members = ["ann"]
+"""
+"""What a configuration with users of before there were roles is to be given; the start says so."""
+
+
 @each_version
-def test_a_configuration_means_what_it_meant(version: Path) -> None:
-    now = msgspec.to_builtins(load_config(version / CONFIG))
+def test_a_configuration_means_what_it_meant(version: Path, tmp_path: Path) -> None:
+    file = tmp_path / CONFIG
+    file.write_text((version / CONFIG).read_text())
+    with pytest.raises(ConfigError, match=r'\[\[role\]\] name = "administrator" members = \["ann"\]'):
+        load_config(file)
+    file.write_text(file.read_text() + ADDED)
+    now = msgspec.to_builtins(load_config(file))
     assert not differences(noted(version / f"{CONFIG}.json"), now)
 
 
 @each_version
 def test_a_decision_log_says_what_it_said(version: Path, tmp_path: Path) -> None:
     folder = unpack(version / (DECISIONS + ENDING), tmp_path / "log")
-    record = told_of(folder)
+    record = content_of(folder)
     assert not differences(noted(version / f"{DECISIONS}.json"), record)
-    assert not differences(record, told_of(folder)), "after this version has written it"
+    assert not differences(record, content_of(folder)), "after this version has written it"
 
 
 @each_version

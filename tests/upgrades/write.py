@@ -130,11 +130,11 @@ def _decisions(folder: Path) -> None:
     ).result()
     log.close()
     pack(folder, PRESENT / (DECISIONS + ENDING))
-    note(PRESENT / f"{DECISIONS}.json", told_of(folder))
+    note(PRESENT / f"{DECISIONS}.json", content_of(folder))
 
 
-def told_of(folder: Path) -> dict[str, object]:
-    """What a log says to the next that opens it."""
+def content_of(folder: Path) -> dict[str, object]:
+    """What the next that opens a log finds in it."""
     log = DecisionLog(folder)
     fields: dict[str, object] = {
         "owner": log.owner_id.hex(),

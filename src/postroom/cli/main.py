@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "channel": _Command("broker.channel", "Channels of a running broker to other queue managers."),
     "message": _Command("messages.message", "Messages on the queues of a running broker, in whatever state."),
     "dlq": _Command("messages.dlq", "Dead-letter queues of a running broker."),
+    "member": _Command("broker.member", "Members of a replicated queue manager, asked of the active one."),
     "top": _Command("broker.top", "Watch channels, queues and connections of a running broker."),
     "broker": _Command("broker.broker", "The running broker as a whole."),
     "connection": _Command("broker.broker", "Connections to a running broker."),
@@ -53,7 +54,16 @@ COMMANDS: Final = {
     ),
     "get": _Command("messages.get", "Take messages from QUEUE and print their bodies."),
     "browse": _Command("messages.get", "Show the messages on QUEUE and leave them there."),
-    "user": _Command("broker.user", "Users of a broker."),
+    "user": _Command("broker.user", "Users of a running broker."),
+    "role": _Command(
+        "broker.user", "Roles of a running broker: rights that users, and other roles, have together."
+    ),
+    "grant": _Command("broker.user", "Grant RIGHTS (`put,get`, or `all`) to a user or a role, at once."),
+    "revoke": _Command(
+        "broker.user",
+        "Take RIGHTS that were granted on just that from a user or a role: links that needed them end.",
+    ),
+    "rights": _Command("broker.user", "Show what the user or role NAME may do, and by which roles."),
     "token": _Command("broker.token", "Tokens for reading a broker over HTTP."),
     "ledger": _Command("ledger.ledger", "The record of every message: check it, list it, count it."),
     "pipeline": _Command(

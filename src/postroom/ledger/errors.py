@@ -3,11 +3,6 @@
 from postroom import __version__
 
 
-def _wanted(version: str) -> str:
-    """What to ask pip for."""
-    return f"'postroom>={version}'" if version else "postroom"
-
-
 class LedgerError(Exception):
     """Any failure of the ledger."""
 
@@ -65,9 +60,10 @@ class UnknownFormat(LedgerError):
 
     def __init__(self, file: str, version: int, known: int, writer: str = "") -> None:
         wrote = f", written by Postroom {writer}" if writer else ""
+        wanted = f"'postroom>={writer}'" if writer else "postroom"
         super().__init__(
             f"{file}: format version {version}{wrote}; this Postroom, {__version__}, reads {known}:"
-            f" upgrade it (pip install --upgrade {_wanted(writer)}) wherever the ledger is used"
+            f" upgrade it (pip install --upgrade {wanted}) wherever the ledger is used"
         )
         self.version = version
 

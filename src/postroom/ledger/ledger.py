@@ -20,7 +20,8 @@ from postroom.ledger.recovery.recovered import Recovered, recovered_from
 from postroom.ledger.recovery.recovery import Found, Images, recover
 from postroom.ledger.retention.kept_history import Keep
 from postroom.ledger.retention.leases import Lease, Leases, leases_from, unread_from
-from postroom.ledger.storage.bodies import BodyStore, JournalBodies
+from postroom.ledger.storage.bodies import BodyStore
+from postroom.ledger.storage.body_file import JournalBodies
 from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.ledger.storage.disk import Disk, RealDisk, is_no_space
 from postroom.ledger.storage.events_image import EventsImage
@@ -66,11 +67,13 @@ class Ledger:
         self._succeeded: Seal | None = None
         """The end of the file before the active one, while the active one is not yet durable."""
         self._at_once_bytes = options.at_once_bytes
-        self._most_unsynced_bytes = options.reserve_bytes // UNSYNCED_SHARE or UNBOUNDED_BYTES
+        self.most_unsynced_bytes = options.reserve_bytes // UNSYNCED_SHARE or UNBOUNDED_BYTES
+        """What may be taken in and wait for the disk: more of it at once could use up the reserve before new
+        messages are refused."""
         self._idle = False
         """Whether nothing waited when the last block became durable."""
-        self._written_at_once = False
-        """The block in flight is durable already: `complete` need not ask the writer."""
+        self.written_at_once = False
+        """Whether `submit` has made its block durable itself: call `complete`, nothing will signal it."""
         self._failed = False
         dictionary: Dictionary = found.state.dictionary.copy()
         self._superblock = SuperblockFile(disk, found.superblock or Superblock(header.ledger_id))
@@ -140,12 +143,7 @@ class Ledger:
     @property
     def over(self) -> bool:
         """Whether the block in flight is durable or has failed: `complete` will tell. To be asked often."""
-        return self._job is not None and (self._written_at_once or self._writer.over())
-
-    @property
-    def written_at_once(self) -> bool:
-        """Whether `submit` has made its block durable itself: call `complete`, nothing will signal it."""
-        return self._written_at_once
+        return self._job is not None and (self.written_at_once or self._writer.over())
 
     @property
     def space_low(self) -> bool:
@@ -156,12 +154,6 @@ class Ledger:
     def space_short(self) -> bool:
         """The disk gave no more of the reserve, or not enough for the background work: what can go goes."""
         return self._journal.space_short or self._maintenance.space_short
-
-    @property
-    def most_unsynced_bytes(self) -> int:
-        """What may be taken in and wait for the disk: more of it at once could use up the reserve before new
-        messages are refused."""
-        return self._most_unsynced_bytes
 
     @property
     def free_bytes(self) -> int:
@@ -188,7 +180,12 @@ class Ledger:
         broken = self.leases.tend(now_us, short)
         self._maintenance.be_thrifty(short, short and self._journal.lacks_room_for_next(), now_us)
         if self._maintenance.written and not self.builder.empty():
-            self._record_checkpoints(now_us)
+            # checkpoints ride with the next block that has something else to say: an idle ledger stays idle
+            self.builder.set_time(now_us)
+            while self._maintenance.written:
+                position, size_bytes, header_crc = self._maintenance.written.popleft()
+                detail = json.dumps({"bytes": size_bytes, "header_crc": header_crc}).encode()
+                self.builder.record(RecordType.CHECKPOINT_WRITTEN, position, 0, 0, 0, 0, detail)
         return broken
 
     def submit(self) -> bool:
@@ -211,14 +208,14 @@ class Ledger:
 
         Returns the last durable position. Raises LedgerFailed.
         """
-        if self._job is not None and (self._written_at_once or self._guarded(self._writer.complete)):
+        if self._job is not None and (self.written_at_once or self._guarded(self._writer.complete)):
             self._written(self._job)
         return self._journal.durable_through
 
     def wait(self) -> int:
         """Until the block in flight is durable; returns the last durable position. Raises LedgerFailed."""
         if self._job is not None:
-            if not self._written_at_once:
+            if not self.written_at_once:
                 self._guarded(self._writer.wait)
             self._written(self._job)
         return self._journal.durable_through
@@ -229,6 +226,13 @@ class Ledger:
         while self.submit():
             self.wait()
         return self._journal.durable_through
+
+    def flush_for_readers(self) -> int:
+        """`flush`, and tell readers beside the broker that all of it is durable."""
+        durable_through = self.flush()
+        if self.mark_idle():
+            self.wait()
+        return durable_through
 
     def read_bodies(self, wanted: Sequence[BodyPlace]) -> list[Body]:
         """Durable bodies by (body_serial, body_offset, body_len), in that order, in any thread.
@@ -258,13 +262,11 @@ class Ledger:
     def close(self) -> None:
         """Write what is left, say that it is durable, stop the background work, give up the folder."""
         if not self._failed:
-            self.flush()
-            if self.mark_idle():
-                self.wait()
+            self.flush_for_readers()
         self._maintenance.stop()
+        self._writer.close()
         if not self._failed:
             self._superblock.closed(self._journal.seal())
-        self._writer.close()
         self._disk.unlock()
 
     def abandon(self) -> None:
@@ -277,14 +279,6 @@ class Ledger:
         """Ask the disk at once whether it still has what is kept free, instead of when more is needed."""
         self._journal.check_free_space()
         self._maintenance.wake()
-
-    def _record_checkpoints(self, now_us: int) -> None:
-        """They ride with the next block that has something else to say: an idle ledger stays idle."""
-        self.builder.set_time(now_us)
-        while self._maintenance.written:
-            position, size_bytes, header_crc = self._maintenance.written.popleft()
-            detail = json.dumps({"bytes": size_bytes, "header_crc": header_crc}).encode()
-            self.builder.record(RecordType.CHECKPOINT_WRITTEN, position, 0, 0, 0, 0, detail)
 
     def _begin(self, found: Found, now_us: int) -> None:
         """Make the new epoch durable; only then may the files before it be sealed."""
@@ -300,7 +294,7 @@ class Ledger:
         history = [number for number in Listing(self._disk.names()).events if number not in found.unsealed]
         begun = (image.first_position for image in found.unsealed.values())
         history_end = min(begun, default=self._journal.header.first_position)
-        self._maintenance.begin(history, found.checkpoints, history_end)
+        self._maintenance.begin(history, found.checkpoints, found.acts, history_end)
         images = found.images or Images(self._disk, found.state)
         for image in found.unsealed.values():
             self._seal_old(image, images)
@@ -331,7 +325,7 @@ class Ledger:
             self._succeeded = journal.header.seal
         if self._idle and sum(map(len, job.parts)) <= self._at_once_bytes:
             self._guarded(lambda: do_job(self._disk, job.file, job.offset, job.parts, job.sync_names))
-            self._written_at_once = True
+            self.written_at_once = True
         else:
             self._writer.submit(job.file, job.offset, job.parts, job.sync_names)
         self._idle = False
@@ -343,7 +337,7 @@ class Ledger:
         if self.leases.waits and self.leases.durable(self._journal.durable_through):
             self._maintenance.wake()
         self._job = None
-        self._written_at_once = False
+        self.written_at_once = False
         self._idle = self.builder.empty()
         if self._succeeded is not None:
             # Sealed only now: a journal must be left whatever happens to its successor.

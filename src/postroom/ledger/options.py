@@ -31,6 +31,13 @@ class LedgerOptions:
     retention_s: int = 0
     """History older than this goes too; 0: no limit by age."""
 
+    acts_retention_bytes: int = GIB
+    """Acts outlive their history in files of their own (`.acts`) up to this size, at most 1/8 of the volume;
+    above it the oldest go. 0: they go with their history."""
+
+    acts_retention_s: int = 0
+    """Acts older than this go too, file by file; 0: no limit by age."""
+
     max_leases: int = 64
     """Leases of readers at a time, broken ones that were not released included."""
 
@@ -57,6 +64,8 @@ class LedgerOptions:
             raise ValueError(f"journal_file_bytes is {self.journal_file_bytes}: 64 KiB to 1 GiB is possible")
         if self.reserve_bytes < 0 or self.retention_bytes < 0 or self.retention_s < 0:
             raise ValueError("reserve_bytes, retention_bytes and retention_s can't be negative")
+        if self.acts_retention_bytes < 0 or self.acts_retention_s < 0:
+            raise ValueError("acts_retention_bytes and acts_retention_s can't be negative")
         if self.max_leases < 0 or self.max_lease_s < 1 or self.max_lease_bytes < 1:
             raise ValueError(
                 "max_leases can't be negative, max_lease_s and max_lease_bytes must be 1 or more"
@@ -78,7 +87,8 @@ SMALLEST_VOLUME_BYTES: Final = 48 * MIB
 """On a smaller one the reserve would be smaller than a block, which is judged only when it is written."""
 
 VOLUME_SHARE: Final = 8
-"""A journal file, and the reserve, take at most this part of the volume each."""
+"""A journal file, the reserve, and acts that outlive their history take at most this part of the volume
+each."""
 
 
 def fitted(options: LedgerOptions, where: str, volume_bytes: int) -> LedgerOptions:
@@ -93,4 +103,5 @@ def fitted(options: LedgerOptions, where: str, volume_bytes: int) -> LedgerOptio
         options,
         journal_file_bytes=min(options.journal_file_bytes, most),
         reserve_bytes=min(options.reserve_bytes, most),
+        acts_retention_bytes=min(options.acts_retention_bytes, most),
     )

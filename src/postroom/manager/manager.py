@@ -17,70 +17,40 @@ from postroom.manager import restore, turn
 from postroom.manager.administration import deletion as administration
 from postroom.manager.administration import pausing
 from postroom.manager.administration import subscriptions as topics
-from postroom.manager.administration.deletion import IdleDestinationPart
-from postroom.manager.administration.message_queries import MessageCursors
-from postroom.manager.administration.pausing import PausePart
-from postroom.manager.administration.subscriptions import ForsakenPart, Subscribing
-from postroom.manager.channels.channel import Channels
-from postroom.manager.channels.triggering import TransmissionQueueListener, TriggerPart
+from postroom.manager.administration.subscriptions import Subscribing
+from postroom.manager.composition import new_core
 from postroom.manager.consuming import registry as consumers
 from postroom.manager.consuming import settlement
-from postroom.manager.consuming.body_fetch import BodyFetchPart
-from postroom.manager.consuming.browser import Browser, BrowserPart
-from postroom.manager.consuming.dispatch import DispatchPart
-from postroom.manager.consuming.registry import ConsumerPart
-from postroom.manager.consuming.selection import SelectorPart
+from postroom.manager.consuming.browser import Browser
 from postroom.manager.consuming.settlement import Modification
-from postroom.manager.consuming.unit_turns import UnitOfOrderPart
 from postroom.manager.destinations import registry as queues
 from postroom.manager.destinations import tap
-from postroom.manager.destinations.tables import Destinations, destinations_of
+from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.destinations.topic import Topic
-from postroom.manager.destinations.topic_subscriptions import TopicSubscriptions, forsake
+from postroom.manager.destinations.topic_subscriptions import forsake
 from postroom.manager.kernel.consumer import Consumer, Producer, QueueReader
-from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Effects, IdRead, Sink
 from postroom.manager.kernel.entry import Entry
-from postroom.manager.kernel.options import (
-    ConsumerOptions,
-    ManagerOptions,
-    QueueDefinition,
-)
+from postroom.manager.kernel.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.kernel.quota_definition import Quota, QuotaDefinition
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.message_store import pending_requests
-from postroom.manager.message_store.entry_verbs import StoreHolderPart
-from postroom.manager.message_store.pending_requests import StoreRequest, StoreRequestPart, StoreRequests
-from postroom.manager.names.remote_queues import Names, names_of
-from postroom.manager.producing import blocked_sends, send
-from postroom.manager.producing import quota_registry as quotas
-from postroom.manager.producing.blocked_sends import BlockedSends
-from postroom.manager.producing.message import Message
-from postroom.manager.producing.quota_registry import QuotaListener
-from postroom.manager.producing.quotas import Quotas, quotas_of
-from postroom.manager.producing.send import SendPart
-from postroom.manager.producing.unheard_refusals import record_refused
+from postroom.manager.message_store.pending_requests import StoreRequest
+from postroom.manager.names.name_resolution import names_of
+from postroom.manager.producing import blocked_sends, quotas, send
+from postroom.manager.producing.blocked_sends import record_refused
+from postroom.manager.producing.put import Message
+from postroom.manager.producing.quotas import quotas_of
 from postroom.manager.producing.upload import Upload, abort, add_chunk
-from postroom.manager.queues.annotations import AnnotatedEntries
 from postroom.manager.queues.queue import Queue, Subscription
-from postroom.manager.queues.selector_cursor import SearchMemory
-from postroom.manager.reports.reports import ReportPart
 from postroom.manager.services.channels import ChannelService
-from postroom.manager.services.names import NameService
 from postroom.manager.services.resource_manager import ResourceManager
+from postroom.manager.services.security import SecurityService
 from postroom.manager.services.sinks import SinkService
 from postroom.manager.services.spark_subscriptions import SparkSubscriptionService
-from postroom.manager.spark.sink import Sinks
-from postroom.manager.spark.sink_verbs import SinkPart
-from postroom.manager.spark.subscription import SparkSubscriptions
-from postroom.manager.spark.subscription_verbs import SparkSubscriptionPart
 from postroom.manager.transactions import commit as transactions
-from postroom.manager.transactions.commit import LocalTransactionPart
-from postroom.manager.transactions.xa_branch import Branches
-from postroom.manager.transactions.xa_verbs import XaPart
-from postroom.manager.undeliverable.expiry import ExpiryPart
-from postroom.manager.undeliverable.returned_entries import DelayPart
+from postroom.manager.turn import Command
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
@@ -88,59 +58,12 @@ if TYPE_CHECKING:
     from postroom.ledger.recovery.recovered import Recovered
 
 
-def _core(options: ManagerOptions, ledger: BlockBuilder) -> Core:
-    """With the state of every feature."""
-    core = Core(options, ledger)
-    for state in (
-        AnnotatedEntries(),
-        SearchMemory(options.max_search_bytes),
-        Destinations(),
-        TopicSubscriptions(core),
-        Names(),
-        Quotas(core),
-        BlockedSends(),
-        Branches(),
-        Sinks(),
-        SparkSubscriptions(),
-        Channels(),
-        StoreRequests(),
-        MessageCursors(),
-    ):
-        core.keep(state)
-    destinations_of(core).listeners = [names_of(core), QuotaListener(), TransmissionQueueListener()]
-    reports, dispatched, sends = ReportPart(), DispatchPart(), SendPart()
-    core.followers = [reports, dispatched, sends]
-    core.parts = [
-        XaPart(),
-        ForsakenPart(),
-        ConsumerPart(),
-        DelayPart(),
-        PausePart(),
-        ExpiryPart(),
-        StoreHolderPart(),
-        SparkSubscriptionPart(),
-        IdleDestinationPart(),
-        LocalTransactionPart(),
-        SinkPart(),
-        sends,
-        TriggerPart(),
-        StoreRequestPart(),
-        BrowserPart(),
-        SelectorPart(),
-        UnitOfOrderPart(),
-        reports,
-        dispatched,
-        BodyFetchPart(),
-    ]
-    return core
-
-
 @final
 class QueueManager(ResourceManager):
     """One queue manager over one ledger. To transactions it is a `ResourceManager`."""
 
     def __init__(self, options: ManagerOptions, ledger: BlockBuilder) -> None:
-        super().__init__(_core(options, ledger))
+        super().__init__(new_core(options, ledger))
         self.options = options
         self.queues = destinations_of(self.core).queues
         """By name."""
@@ -148,9 +71,11 @@ class QueueManager(ResourceManager):
         """By name."""
         self.quotas = quotas_of(self.core).by_name
         """By name."""
-        self.names = NameService(self.core)
+        self.names = names_of(self.core)
         self.channels = ChannelService(self.core)
         """Those that lead to other queue managers."""
+        self.security = SecurityService(self.core)
+        """Users, roles and acts."""
         self.sinks = SinkService(self.core)
         """Spark jobs that write."""
         self.spark_subscriptions = SparkSubscriptionService(self.core)
@@ -160,9 +85,8 @@ class QueueManager(ResourceManager):
 
         Writes what the restart changes: held entries as the holder table says, messages lost.
         """
-        self.core.begin(now_us)
-        restore.restore(self.core, recovered)
-        turn.finish(self.core)
+        with Command(self.core, now_us):
+            restore.restore(self.core, recovered)
 
     # -- queues
 
@@ -190,50 +114,37 @@ class QueueManager(ResourceManager):
         Limits hold for what arrives afterwards; nothing is evicted. Access can change only without
         consumers.
         """
-        self.core.begin(now_us)
-        queue = queues.update(self.core, definition)
-        if isinstance(queue, Queue):
-            consumers.recheck_credit(self.core, queue)
-        turn.finish(self.core)
-        return queue
+        with Command(self.core, now_us):
+            queue = queues.update(self.core, definition)
+            if isinstance(queue, Queue):
+                consumers.recheck_credit(self.core, queue)
+            return queue
 
     def delete_queue(
-        self,
-        name: str,
-        if_unused: bool,
-        if_empty: bool,
-        now_us: i64,
-        forced: bool = False,
-        user: str = "",
+        self, name: str, if_unused: bool, if_empty: bool, now_us: i64, forced: bool = False, user: str = ""
     ) -> int:
         """Delete a queue with what is on it; Spark subscriptions to it, and what transactions have of it,
         only if ``forced``, by ``user``. Returns how many entries that ended. Raises QueueNotFound,
         QueueInUse."""
-        self.core.begin(now_us)
-        queue = queues.find(self.core, name)
-        ended = administration.delete(self.core, queue, if_unused, if_empty, forced, user)
-        turn.finish(self.core)
-        return ended
+        with Command(self.core, now_us):
+            queue = queues.find(self.core, name)
+            return administration.delete(self.core, queue, if_unused, if_empty, forced, user)
 
     def purge_queue(self, name: str, now_us: i64) -> int:
         """End everything that is available or delayed; returns how many. What is held stays."""
-        self.core.begin(now_us)
-        ended = administration.purge(self.core, queues.find(self.core, name))
-        turn.finish(self.core)
-        return ended
+        with Command(self.core, now_us):
+            return administration.purge(self.core, queues.find(self.core, name))
 
     def pause(self, queue: Destination, switch: str, now_us: i64, durable: bool = False) -> None:
         """Pause "production", "insertion" or "consumption" (see `switches`) of a queue, or of a topic and all
         its subscriptions; ``durable``: beyond a restart, too. Raises SwitchUnknown."""
-        self.core.begin(now_us)
-        pausing.pause(self.core, queue, switch, durable)
-        turn.finish(self.core)
+        with Command(self.core, now_us):
+            pausing.set_paused(self.core, queue, switch, True, durable)
 
     def resume(self, queue: Destination, switch: str, now_us: i64) -> None:
         """Lift what `pause` did. Raises SwitchUnknown."""
-        self.core.begin(now_us)
-        pausing.resume(self.core, queue, switch)
-        turn.finish(self.core)
+        with Command(self.core, now_us):
+            pausing.set_paused(self.core, queue, switch, False, False)
 
     # -- quotas
 
@@ -252,10 +163,8 @@ class QueueManager(ResourceManager):
     def update_quota(self, definition: QuotaDefinition, now_us: i64) -> Quota:
         """Give the quota of that name another definition; see `quotas.update`. Raises QuotaNotFound,
         DefinitionInvalid."""
-        self.core.begin(now_us)
-        quota = quotas.update(self.core, definition)
-        turn.finish(self.core)
-        return quota
+        with Command(self.core, now_us):
+            return quotas.update(self.core, definition)
 
     def delete_quota(self, name: str, now_us: i64) -> None:
         """Delete a quota that no destination names. Raises QuotaNotFound, QuotaInUse."""
@@ -278,18 +187,14 @@ class QueueManager(ResourceManager):
     ) -> int:
         """Delete a topic with the subscriptions to it, ``forced`` as by `delete_queue`; returns how many.
         Raises QueueNotFound, QueueInUse."""
-        self.core.begin(now_us)
-        ended = topics.delete(self.core, topics.find(self.core, name), if_unused, forced, user)
-        turn.finish(self.core)
-        return ended
+        with Command(self.core, now_us):
+            return topics.delete(self.core, topics.find(self.core, name), if_unused, forced, user)
 
     def subscribe(self, wanted: Subscribing, now_us: i64) -> Subscription:
         """The queue of a subscription, to be consumed from: found, made, or made anew; see
         `topics.subscribe`."""
-        self.core.begin(now_us)
-        queue = topics.subscribe(self.core, wanted)
-        turn.finish(self.core)
-        return queue
+        with Command(self.core, now_us):
+            return topics.subscribe(self.core, wanted)
 
     def durable_subscription(self, client: str, name: str) -> Subscription:
         """The durable subscription of that client ("": global) and name; raises QueueNotFound."""
@@ -298,15 +203,13 @@ class QueueManager(ResourceManager):
     def unsubscribe(self, queue: Queue, now_us: i64, forced: bool = False, user: str = "") -> None:
         """End a subscription that nobody uses, or (``forced``) whoever does. Raises SubscriptionInUse,
         QueueInUse."""
-        self.core.begin(now_us)
-        topics.unsubscribe(self.core, queue, forced, user)
-        turn.finish(self.core)
+        with Command(self.core, now_us):
+            topics.unsubscribe(self.core, queue, forced, user)
 
     def forsake(self, queue: Queue, now_us: i64) -> None:
         """End a subscription unless somebody else uses it, at the latest when open transactions let it go."""
-        self.core.begin(now_us)
-        forsake(self.core, queue)
-        turn.finish(self.core)
+        with Command(self.core, now_us):
+            forsake(self.core, queue)
 
     # -- producing
 
@@ -335,10 +238,8 @@ class QueueManager(ResourceManager):
 
     def withdraw_sends(self, producer: Producer, now_us: i64) -> list[int]:
         """Its link is gone: what of it waits for room vanishes, without answer. Returns the tokens."""
-        self.core.begin(now_us)
-        tokens = blocked_sends.withdraw_all(self.core, producer)
-        turn.finish(self.core)
-        return tokens
+        with Command(self.core, now_us):
+            return blocked_sends.withdraw_all(self.core, producer)
 
     def close_producer(self, producer: Producer, now_us: i64) -> None:
         """It puts no more; what of it waits for room vanishes."""
@@ -376,13 +277,7 @@ class QueueManager(ResourceManager):
         turn.finish(self.core)
 
     def refused(
-        self,
-        producer: Producer,
-        address: str,
-        size_bytes: i64,
-        condition: str,
-        description: str,
-        now_us: i64,
+        self, producer: Producer, address: str, size_bytes: i64, condition: str, description: str, now_us: i64
     ) -> None:
         """The host has refused a pre-settled message itself, before any queue was asked."""
         self.core.begin(now_us)
@@ -525,17 +420,14 @@ class QueueManager(ResourceManager):
 
     def close_reader(self, reader: QueueReader, now_us: i64, lost: bool) -> None:
         """It is gone: what it holds goes back, as released or (``lost``) as by a lost link."""
-        self.core.begin(now_us)
-        consumers.close_reader(self.core, reader, lost)
-        turn.finish(self.core)
+        with Command(self.core, now_us):
+            consumers.close_reader(self.core, reader, lost)
 
     def suspend_consumer(self, consumer: Consumer, timeout_us: i64, now_us: i64) -> bool:
         """Its link is lost but may be resumed within the time-out; False if there is no room to remember
         it."""
-        self.core.begin(now_us)
-        kept = consumers.suspend_consumer(self.core, consumer, timeout_us)
-        turn.finish(self.core)
-        return kept
+        with Command(self.core, now_us):
+            return consumers.suspend_consumer(self.core, consumer, timeout_us)
 
     def resume_consumer(self, consumer: Consumer, sink: Sink, now_us: i64) -> list[Entry]:
         """Its link is back, as ``sink``: returns what it still holds, in order. Raises NotAllowed."""
@@ -549,9 +441,8 @@ class QueueManager(ResourceManager):
 
         Raises LimitExceeded.
         """
-        self.core.begin(now_us)
-        pending_requests.begin(self.core, request)
-        turn.finish(self.core)
+        with Command(self.core, now_us):
+            pending_requests.begin(self.core, request)
 
     def cancel_request(self, request: StoreRequest) -> None:
         """Nobody wants the answer any more; what it has done already stays done."""
@@ -560,9 +451,8 @@ class QueueManager(ResourceManager):
 
     def ids_read(self, read: IdRead, found: list[Any], now_us: i64) -> None:
         """What an `IdRead` asked for."""
-        self.core.begin(now_us)
-        pending_requests.ids_read(self.core, read, found)
-        turn.finish(self.core)
+        with Command(self.core, now_us):
+            pending_requests.ids_read(self.core, read, found)
 
     # -- bodies, time, effects
 

@@ -24,24 +24,26 @@ from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.destinations.topic_subscriptions import forsake, subscriptions_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
-from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.entry import Entry, annotations_of
 from postroom.manager.kernel.entry_creation import recovered_as
 from postroom.manager.kernel.group_transitions import lose_many
 from postroom.manager.kernel.memory import admit
 from postroom.manager.kernel.options import KIND_QUEUE, QueueDefinition
 from postroom.manager.kernel.quota_definition import KIND_QUOTA, QuotaDefinition
-from postroom.manager.kernel.statistics import ORDERED, UNBORN
+from postroom.manager.kernel.statistics import CURRENT, ORDERED, UNBORN
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.kernel.transition_table import allowed
 from postroom.manager.kernel.transitions import step
 from postroom.manager.message_store import entry_verbs as store
-from postroom.manager.names import name_resolution as names
+from postroom.manager.names.name_resolution import names_of
 from postroom.manager.names.remote_queues import KIND_REMOTE, RemoteQueueDefinition
-from postroom.manager.producing import quota_registry as quotas
+from postroom.manager.producing import quotas
 from postroom.manager.queues import annotations
 from postroom.manager.queues.backlog import ZONE_ENTRIES
 from postroom.manager.queues.placement import delay, ended, note_unbodied, watch_expiry
 from postroom.manager.queues.queue import Queue, Subscription, as_queue
+from postroom.manager.security import registry as principals
+from postroom.manager.security.principals import PrincipalDefinition
 from postroom.manager.spark import sink_verbs as sinks
 from postroom.manager.spark import subscription_verbs as spark_subscriptions
 from postroom.manager.spark.sink import sinks_of
@@ -69,17 +71,26 @@ _SETTINGS: Final[dict[str, frozenset[str]]] = {
 }
 _QUEUE_SETTINGS: Final = frozenset(each.name for each in fields(QueueDefinition))
 _CHANNEL_SETTINGS: Final = frozenset(each.name for each in fields(ChannelDefinition))
+_PRINCIPAL_SETTINGS: Final = frozenset(each.name for each in fields(PrincipalDefinition))
 
 
 def restore(core: Core, recovered: "Recovered") -> None:
     """Take over what was recovered, and write what the restart itself changes. Raises ``UnknownSetting``."""
     destinations = destinations_of(core)
-    _require_known(recovered)
+    # a setting of a later version would not be kept to
+    for _, record in recovered.queues:
+        kind = str(record.get("kind", KIND_QUEUE))
+        _check_settings(kind, record, _SETTINGS.get(kind, _QUEUE_SETTINGS))
+    for _, record in recovered.channels:
+        _check_settings("channel", record, _CHANNEL_SETTINGS)
+    for _, record in recovered.principals:
+        _check_settings(str(record["kind"]), record, _PRINCIPAL_SETTINGS)
     core.counters.since_us = core.now_us
     core.durability.through = (
         core.ledger.next_position - 1
     )  # what comes from here on isn't, until we are told
     _define(core, recovered)
+    principals.restore(core, recovered)
     destinations.next_id = max(destinations.next_id, recovered.next_queue_id)
     core.holders.ids.go_on(recovered.next_holder_id, _holders_in_the_ledger(recovered))
     for id, serial, queue_id, values in recovered.annotations:
@@ -87,11 +98,16 @@ def restore(core: Core, recovered: "Recovered") -> None:
     for queue_id, packed in recovered.backlog:
         _add_packed(as_queue(core.destinations[queue_id]), packed)
     for queue_id, packed in recovered.unborn:
-        _add_unborn(as_queue(core.destinations[queue_id]), packed)
+        there = as_queue(core.destinations[queue_id])
+        there.delayed.restore(packed)
+        _count(there, np.frombuffer(packed, _UNBORN), UNBORN)
     for queue_id, packed in recovered.ordered:
-        _add_ordered(as_queue(core.destinations[queue_id]), packed)
+        there = as_queue(core.destinations[queue_id])
+        there.delayed.ordered.restore(packed)
+        _count(there, np.frombuffer(packed, _ORDERED), ORDERED)
     _restore_windows(core, recovered)
-    _lose(core, recovered.lost)
+    for queue_id, state, serials in recovered.lost:
+        lose_many(core, core.destinations[queue_id], state, serials)
     prepared = branches.restore(core, recovered.holders)
     writing = sinks.restore(core, recovered)
     batches = channels.restore(core, recovered)
@@ -104,16 +120,12 @@ def restore(core: Core, recovered: "Recovered") -> None:
     _close(core, recovered.holders, recovered.producers)
     for queue in [*destinations.queues.values(), *destinations.topics.values()]:
         _begin_again(core, queue)
-    _restore_sets(core, recovered)
-
-
-def _require_known(recovered: "Recovered") -> None:
-    """Nothing is defined by a setting of a later version: it would not be kept to."""
-    for _, record in recovered.queues:
-        kind = str(record.get("kind", KIND_QUEUE))
-        _check_settings(kind, record, _SETTINGS.get(kind, _QUEUE_SETTINGS))
-    for _, record in recovered.channels:
-        _check_settings("channel", record, _CHANNEL_SETTINGS)
+    # routing sets that name somebody who is gone are of no use any more
+    subscriptions = subscriptions_of(core)
+    subscriptions.routing_sets.next_id = recovered.next_set_id
+    for set_id, members in recovered.routing_sets:
+        in_use = all(member in core.destinations for member in members)
+        subscriptions.routing_sets.restore(set_id, members, in_use)
 
 
 def _check_settings(kind: str, record: dict[str, Any], known: frozenset[str]) -> None:
@@ -128,7 +140,7 @@ def _define(core: Core, recovered: "Recovered") -> None:
         if record.get("kind") == KIND_QUOTA:
             quotas.register(core, quota_id, QuotaDefinition.from_record(record))
         elif record.get("kind") == KIND_REMOTE:
-            names.register(core, quota_id, RemoteQueueDefinition.from_record(record))
+            names_of(core).register(quota_id, RemoteQueueDefinition.from_record(record))
     for queue_id, record in recovered.queues:
         if record.get("kind") not in (KIND_QUOTA, KIND_REMOTE):
             queues.register(core, queue_id, QueueDefinition.from_record(record))
@@ -202,15 +214,6 @@ def _watch_use(core: Core, destination: Destination) -> None:
         core.agenda.set_alarm(destination, core.now_us + core.options.auto_created_idle_ms * 1000)
 
 
-def _restore_sets(core: Core, recovered: "Recovered") -> None:
-    """The routing sets in force; those that name somebody who is gone are of no use any more."""
-    subscriptions = subscriptions_of(core)
-    subscriptions.routing_sets.next_id = recovered.next_set_id
-    for set_id, members in recovered.routing_sets:
-        in_use = all(member in core.destinations for member in members)
-        subscriptions.routing_sets.restore(set_id, members, in_use)
-
-
 def _add_packed(queue: Queue, packed: bytes) -> None:
     """A piece of the backlog: of one priority as recovery makes it, of several if need be."""
     rows = np.frombuffer(packed, _PACKED)
@@ -226,19 +229,11 @@ def _add_packed(queue: Queue, packed: bytes) -> None:
     backlog = queue.bands[int(priorities[0])].backlog
     backlog.add_chunk(packed, len(rows), _zones(rows["expiry_us"]), {}, b"")
     backlog.count += len(rows)
-    queue.statistics.restore_many(len(rows), int(rows["body_len"].sum()))
+    _count(queue, rows, CURRENT)
 
 
-def _add_unborn(queue: Queue, packed: bytes) -> None:
-    rows = np.frombuffer(packed, _UNBORN)
-    queue.delayed.restore(packed)
-    queue.statistics.restore_many(len(rows), int(rows["body_len"].sum()), UNBORN)
-
-
-def _add_ordered(queue: Queue, packed: bytes) -> None:
-    rows = np.frombuffer(packed, _ORDERED)
-    queue.delayed.ordered.restore(packed)
-    queue.statistics.restore_many(len(rows), int(rows["body_len"].sum()), ORDERED)
+def _count(queue: Queue, rows: Any, slot: int) -> None:
+    queue.statistics.restore_many(len(rows), int(rows["body_len"].sum()), slot)
 
 
 def _zones(expiries_us: Any) -> list[int]:
@@ -249,12 +244,6 @@ def _zones(expiries_us: Any) -> list[int]:
     times = np.where(expiries_us == 0, never, expiries_us)
     soonest = np.minimum.reduceat(times, np.arange(0, len(times), ZONE_ENTRIES))
     return [0 if time_us == never else int(time_us) for time_us in soonest.tolist()]
-
-
-def _lose(core: Core, lost: list[tuple[int, int, Any]]) -> None:
-    """Messages that were not stored are gone: said so, a piece at a time."""
-    for queue_id, state, serials in lost:
-        lose_many(core, core.destinations[queue_id], state, serials)
 
 
 def _take_back(
@@ -327,10 +316,7 @@ def _entry(queue: Queue, row: "EntryRow") -> Entry:
     entry.delivery_count = row.delivery_count
     entry.failure_count = row.failure_count
     entry.noted = row.noted if row.noted == n.EVENT_DELETE else 0
-    if queue.annotated is not None:
-        annotation = queue.annotated.get(row.serial)
-        if annotation is not None:
-            entry.annotations = annotation.values
+    entry.annotations = annotations_of(queue, row.serial)
     return entry
 
 
@@ -347,7 +333,7 @@ def _close(core: Core, holders: "list[HolderRow]", producers: list[tuple[int, di
     """Say of everybody whom the restart has ended that they are gone."""
     for holder in holders:
         if holder.holder_kind in _GONE_WITH_THE_PROCESS:
-            core.holders.close(holder.holder, holder.holder_kind)
+            core.holders.close(holder.holder, holder.holder_kind, True)
     for producer_id, _ in producers:
         core.ledger.record(_PRODUCER_CLOSED, 0, 0, producer_id, 0, 0, b"")
     core.ledger.boundary()

@@ -1,12 +1,29 @@
 """The course of a turn: what follows every command, what is done as time passes and as the disk answers, and
 the effects at its end. Features have their parts in it (`core.TurnPart`)."""
 
+from typing import final
+
 from mypy_extensions import i64
 
 from postroom.ledger.storage.body_requests import Body
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Effects
 from postroom.manager.kernel.entry import Entry
+
+
+@final
+class Command:
+    """``with Command(core, now_us):`` what is done in it is one command, refused or not."""
+
+    def __init__(self, core: Core, now_us: i64) -> None:
+        self._core = core
+        core.begin(now_us)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, where: object) -> None:
+        finish(self._core)
 
 
 def finish(core: Core) -> None:

@@ -118,8 +118,12 @@ class ChannelDefinition:
     use_dead_letter_queue: bool = True
     """Whether what can't be put may go to the queue manager's dead-letter queue [USEDLQ]."""
     put_authority: str = setting(AUTHORITY_DEFAULT, choices=AUTHORITIES)
-    """In whose name a receiving end puts. Kept and shown; there are no authorities by queue that it could
-    choose between [PUTAUT]."""
+    """In whose name a receiving end puts: `default`: `user`'s; `context`: that of the message's `user-id`,
+    where it has one. Who lacks the right `put` there has it [undelivered](undelivered.md) with
+    MQRC_NOT_AUTHORIZED [PUTAUT]."""
+    user: str = ""
+    """In whose name a receiving end puts; empty: that of the partner who has called; where this end calls,
+    the queue manager's, which may put everywhere [MCAUSER]."""
     triggered: bool = True
     """Started by a message on its transmission queue. A receiver of protocol `amqp`, which has none: started
     when it is defined and when the broker starts."""

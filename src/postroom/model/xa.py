@@ -99,10 +99,6 @@ class Xid:
             raise XidInvalid(f"{text!r} is no Xid: {error}") from error
         return Xid(int.from_bytes(format_id, "big", signed=True), gtrid, bqual)
 
-    def to_wire(self) -> list[int | bytes]:
-        """As AMQP's list has it: format id (to be encoded as ``int``), gtrid and bqual (``binary``)."""
-        return [self.format_id, self.gtrid, self.bqual]
-
     @staticmethod
     def from_wire(value: object) -> "Xid":
         """The Xid of a list of int, binary, binary; raises XidInvalid."""

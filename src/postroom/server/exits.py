@@ -24,6 +24,10 @@ class Exit(IntEnum):
     """A write or sync failed while running; nothing that waited for it was released. Start again to
     recover.
     """
+    NOT_ACTIVE = 7
+    """Another member of the queue manager has taken over, or the engine of `[replication]` doesn't answer:
+    nothing that waited for it was released. Start again to follow.
+    """
 
 
 class StartError(Exception):

@@ -6,7 +6,9 @@ import logging
 import signal
 import sys
 import uuid
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -20,33 +22,42 @@ from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.writer import request_prompt_wakeups
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.manager import QueueManager
+from postroom.server.access.verifier_file import VerifierFile
+from postroom.server.addresses import is_loopback
 from postroom.server.assembly import define_channels, define_queues, manager_options
 from postroom.server.clock import WALL, Clock, wall_us
 from postroom.server.configuration.config import Config
 from postroom.server.configuration.dead_letter_handlers import load_handlers
+from postroom.server.configuration.file_modes import warn_of_readers
 from postroom.server.connection.broker import Broker
 from postroom.server.connection.message_log import MessageLogWriter, is_wanted
 from postroom.server.exits import Exit, StartError
-from postroom.server.http.http_service import Http
+from postroom.server.http.http_service import Http, tokens_file
 from postroom.server.listening.listeners import Listener
 from postroom.server.listening.service import Service
 from postroom.server.logs import log
+from postroom.server.membership import Membership, stopped_by
+from postroom.server.reload import Reloader
 
 SWITCH_INTERVAL_S: Final = 0.0002
 """So long the ledger's maintenance, or a read, keeps the interpreter while the event loop wants it."""
+ANSWER_S: Final = 0.2
+"""So long the answer to the command that ends the process has to leave."""
 COLLECTOR_THRESHOLDS: Final = (50_000, 50, 1000)
 
 
-def serve(config: Config) -> Exit:
-    """Run a broker until it is told to stop (SIGTERM, SIGINT) or its ledger fails. Raises `StartError`."""
-    return uvloop.run(_serve(config))
+def serve(config: Config, read: Callable[[], Config] | None = None) -> Exit:
+    """Run a broker until it is told to stop (SIGTERM, SIGINT) or its ledger fails; at SIGHUP it takes the
+    configuration that ``read`` gives then. Raises `StartError`."""
+    return uvloop.run(_serve(config, read or (lambda: config)))
 
 
-def open_ledger(config: Config) -> Ledger:
-    """Open the data folder and recover. Raises `StartError`."""
+def open_ledger(config: Config, opened: Callable[[int], Ledger] | None = None) -> Ledger:
+    """Open the data folder and recover; by `opened`, with the time, where it isn't this machine's alone.
+    Raises `StartError`."""
     options = LedgerOptions(**msgspec.structs.asdict(config.ledger))
     try:
-        return Ledger.open(config.data_folder, options, wall_us())
+        return opened(wall_us()) if opened else Ledger.open(config.data_folder, options, wall_us())
     except LedgerLocked as error:
         raise StartError(Exit.LOCKED, str(error)) from error
     except LedgerError as error:
@@ -57,7 +68,11 @@ def open_ledger(config: Config) -> Ledger:
 
 
 def make_broker(
-    config: Config, ledger: Ledger, clock: Clock = WALL, options: ManagerOptions | None = None
+    config: Config,
+    ledger: Ledger,
+    clock: Clock = WALL,
+    options: ManagerOptions | None = None,
+    membership: Membership | None = None,
 ) -> Broker:
     """The queue manager as it was, the queues of the configuration, and everything of that durable.
 
@@ -69,12 +84,15 @@ def make_broker(
         manager.restore(ledger.recovered, now_us)
     except LedgerError as error:
         raise StartError(Exit.LEDGER_REFUSED, str(error)) from error
-    broker = Broker(config, ledger, manager, lambda: uuid.uuid4().hex)
+    verifiers = VerifierFile(config.data_folder, membership.replicate_verifiers if membership else None)
+    broker = Broker(config, ledger, manager, lambda: uuid.uuid4().hex, verifiers)
+    broker.access.forget_unused_verifiers()
     left_over = broker.dynamic.delete_left_over(now_us)
     define_queues(config, manager, now_us)
     broker.channels.restore(now_us)
     define_channels(config, broker.channels, now_us)
-    broker.durable_through = ledger.flush()
+    broker.durable_through = ledger.flush_for_readers()  # who find the queues as soon as it listens
+    manager.durable(broker.durable_through, now_us)  # nothing else says so: no block may follow for long
     for line in ledger.recovered.report.cut:
         log(logging.WARNING, "ledger-tail-cut", what=line)
     del ledger.recovered  # millions of packed entries, of which the queue manager has its own copy
@@ -83,14 +101,24 @@ def make_broker(
     return broker
 
 
-def _warn_of_closed_doors(config: Config) -> None:
+def _log_who_may(config: Config, broker: Broker) -> None:
+    """Say which doors are closed to everybody, or open."""
+    open_to = [listen.address for listen in config.listen if listen.allows_anonymous]
     for listen in config.listen:
-        if not listen.allows_anonymous and not config.users:
-            what = "anonymous clients are not let in here, and no [users] are configured"
+        by_certificate = listen.takes_certificates and broker.access.in_force
+        others = broker.sign_ins.users or by_certificate or config.oauth is not None
+        if not listen.allows_anonymous and not others:
+            what = "anonymous clients are not let in here, and there are no users"
             log(logging.WARNING, "nobody-can-log-in", listen=listen.address, reason=what)
+    if open_to and not broker.access.in_force:
+        local = all(is_loopback(listen.host) for listen in config.listen if listen.allows_anonymous)
+        what = "no users or roles are defined: everybody who connects may do everything"
+        log(logging.INFO if local else logging.WARNING, "open-to-all", listen=",".join(open_to), reason=what)
 
 
 def _exit_of(failure: BaseException) -> Exit:
+    if stopped_by(failure):
+        return Exit.NOT_ACTIVE
     if isinstance(failure, LedgerFailed):
         return Exit.LEDGER_FAILED
     return Exit.LEDGER_REFUSED if isinstance(failure, LedgerError) else Exit.FAILED
@@ -102,24 +130,66 @@ def _tune_collector() -> None:
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
 
 
-async def _serve(config: Config) -> Exit:
+def _warn_of_readers(config: Config) -> None:
+    """Of files with secrets; keys of listeners are checked as they are loaded."""
+    for each in config.credentials.values():
+        for name in (each.password_file, each.key_file or each.cert_file):
+            if name:
+                warn_of_readers(Path(name))
+    if config.http is not None:
+        warn_of_readers(tokens_file(config.http, config.data_folder))
+
+
+async def _serve(config: Config, read: Callable[[], Config]) -> Exit:
+    _warn_of_readers(config)
     listeners = [Listener(listen) for listen in config.listen]
-    _warn_of_closed_doors(config)
     http = Http(config)
+    if config.replication is not None:
+        return await _serve_as_member(config, listeners, http, read)
     ledger = open_ledger(config)
     try:
-        return await _run(config, listeners, http, ledger)
+        return await _run(config, listeners, http, ledger, read)
     finally:
         http.stop()
         ledger.close()
 
 
-async def _run(config: Config, listeners: list[Listener], http: Http, ledger: Ledger) -> Exit:
+async def _serve_as_member(
+    config: Config, listeners: list[Listener], http: Http, read: Callable[[], Config]
+) -> Exit:
+    """The same for one member of several: first it follows, then it is the active one."""
+    membership = Membership(config, [url for listener in listeners for url in listener.bound_urls()])
+    if not await membership.follow():
+        http.stop()
+        return Exit.STOPPED
+    try:
+        ledger = open_ledger(config, membership.open_ledger)
+        try:
+            return await _run(config, listeners, http, ledger, read, membership)
+        finally:
+            http.stop()
+            membership.close_ledger()
+    finally:
+        membership.end()
+
+
+async def _run(
+    config: Config,
+    listeners: list[Listener],
+    http: Http,
+    ledger: Ledger,
+    read: Callable[[], Config],
+    membership: Membership | None = None,
+) -> Exit:
     loop = asyncio.get_running_loop()
     request_prompt_wakeups()  # the maintenance of the ledger, a thread that runs by now, is served as others
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    broker = make_broker(config, ledger)
+    broker = make_broker(config, ledger, membership=membership)
+    _log_who_may(config, broker)
     service = Service(config, listeners, ledger, broker, loop)
+    if membership is not None:
+        membership.watch(loop, service.fail)
+        membership.join(broker.members, lambda: loop.call_later(ANSWER_S, service.ended.set))
     await service.start()
     message_log = MessageLogWriter(
         config.data_folder,
@@ -129,10 +199,15 @@ async def _run(config: Config, listeners: list[Listener], http: Http, ledger: Le
         ledger.read_bodies,
     )
     message_log.start()
-    served = http.start(broker, ledger)
+    served = http.start(broker, ledger, listeners, service.command_from_thread)
     _tune_collector()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, service.ended.set)
+    all_listeners = listeners if http.listener is None else [*listeners, http.listener]
+    reloader = Reloader(broker, all_listeners, read)
+    loop.add_signal_handler(signal.SIGHUP, service.command, reloader.reload)
+    if membership is not None:
+        service.command(reloader.reload)  # it may have followed for long
     log(
         logging.INFO,
         "started",

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -68,22 +69,16 @@ def require_java() -> None:
 def _version_of(java: Path) -> int:
     """The main version of a Java; 0 if it doesn't tell one."""
     release = java.resolve().parent.parent / "release"
-    try:
-        text = release.read_text("utf-8", "replace")
-    except OSError:
-        text = ""
-    found = _RELEASE.search(text) or _VERSION.search(_version_output(java))
+    found = None
+    with suppress(OSError):
+        found = _RELEASE.search(release.read_text("utf-8", "replace"))
+    if found is None:
+        with suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(
+                [java, "-version"], capture_output=True, text=True, errors="replace", timeout=JAVA_TIMEOUT_S
+            )
+            found = _VERSION.search(done.stderr + done.stdout)
     return int(found[1]) if found else 0
-
-
-def _version_output(java: Path) -> str:
-    try:
-        done = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, errors="replace", timeout=JAVA_TIMEOUT_S
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stderr + done.stdout
 
 
 def local_session(name: str, cores: int, scratch: Path, is_short: bool = False) -> SparkSession:

@@ -8,8 +8,10 @@ import msgspec
 
 from postroom.manager.kernel.errors import DefinitionInvalid
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
+from postroom.model.rights import ADMINISTRATOR
 from postroom.server.assembly import manager_options
-from postroom.server.configuration.config import Config, ListenConfig, QueueConfig
+from postroom.server.configuration.config import Config, QueueConfig
+from postroom.server.configuration.listening import ListenConfig
 from postroom.server.configuration.passwords import MIN_ITERATIONS, hash_password
 from postroom.testing.errors import ConfigInvalid
 
@@ -47,6 +49,8 @@ def make_config(config: Mapping[str, object], users: Mapping[str, str], port: in
             if isinstance(given, Mapping):
                 tree[table] = {**settings, **given}
     tree["users"] = {name: _hashed(name, password) for name, password in users.items()}
+    if users and "role" not in tree:
+        tree["role"] = [{"name": ADMINISTRATOR, "members": list(users)}]
     tree["listen"] = [ListenConfig(address=f"127.0.0.1:{port}", anonymous=not users)]
     try:
         return msgspec.convert(tree, Config)

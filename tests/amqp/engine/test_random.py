@@ -79,8 +79,8 @@ def established() -> RawPeer:
     return peer
 
 
-def told(event: Event) -> tuple[object, ...]:
-    """What an event says, without the identity of its objects."""
+def values_of(event: Event) -> tuple[object, ...]:
+    """The values of an event, without the identity of its objects."""
     if isinstance(event, TransferReceived):
         kind = (event.first, event.more, event.aborted, event.settled)
         return ("transfer", event.link.name, event.delivery_id, event.tag, event.payload, kind)
@@ -101,7 +101,7 @@ def told(event: Event) -> tuple[object, ...]:
 def test_chunks_make_no_difference(frames: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(frames)
     whole = established()
-    expected = [told(event) for event in whole.server.receive_data(stream, 2)]
+    expected = [values_of(event) for event in whole.server.receive_data(stream, 2)]
 
     cuts = data.draw(st.sets(st.integers(0, len(stream)), max_size=8))
     edges = [0, *sorted(cuts), len(stream)]
@@ -109,7 +109,7 @@ def test_chunks_make_no_difference(frames: list[bytes], data: st.DataObject) -> 
     events: list[Event] = []
     for start, end in pairwise(edges):
         events += parts.server.receive_data(stream[start:end], 2)
-    assert [told(event) for event in events] == expected
+    assert [values_of(event) for event in events] == expected
     assert [type(each) for each in parts.answers()] == [type(each) for each in whole.answers()]
 
 

@@ -28,7 +28,7 @@ SENT: dict[str, bytes] = {
     "open": OPEN,
     "begin": BEGIN,
     "attach": attach_sender(),
-    "flow": frame(Flow(100, 0, 100, None, 0)),
+    "flow": frame(Flow(100, 0, 100, next_incoming_id=None, handle=0)),
     "transfer": frame(Transfer(0, 0, b"t"), b"x"),
     "disposition": frame(Disposition(True, 5, 5, True)),
     "detach": frame(Detach(handle=0)),

@@ -333,7 +333,17 @@ def test_messages_wait_for_the_window_in_order() -> None:
 
 def frame_flow(handle: int | None, window: int, seen: int | None = 0) -> bytes:
     credit = None if handle is None else 100
-    return frame(Flow(window, 0, 100, seen, handle, None if handle is None else 0, credit))
+    return frame(
+        Flow(
+            window,
+            0,
+            100,
+            next_incoming_id=seen,
+            handle=handle,
+            delivery_count=None if handle is None else 0,
+            link_credit=credit,
+        )
+    )
 
 
 def transfer_ids(peer: RawPeer) -> list[int | None]:

@@ -268,7 +268,11 @@ def test_write_transfer_is_a_transfer(
     w = BytesWriter()
     write_transfer(w, channel, handle, delivery_id, tag, message_format, settled, more, payload)
     data = w.getvalue()
-    assert data == frame(channel, Transfer(handle, delivery_id, tag, message_format, settled, more), payload)
+    assert data == frame(
+        channel,
+        Transfer(handle, delivery_id, tag, message_format=message_format, settled=settled, more=more),
+        payload,
+    )
     assert len(data) <= len(payload) + TRANSFER_OVERHEAD_BYTES
 
 

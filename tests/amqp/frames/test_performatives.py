@@ -79,7 +79,7 @@ EXAMPLES: list[tuple[Performative, str]] = [
     ),
     (Begin(next_outgoing_id=1, incoming_window=2, outgoing_window=3), "005311c0080440520152025203"),
     (Flow(2048, 0, 2048), "005313c00d04407000000800437000000800"),
-    (Transfer(0, 1, b"\x01", 0, False), "005314c00905435201a001014342"),
+    (Transfer(0, 1, b"\x01", message_format=0, settled=False), "005314c00905435201a001014342"),
     (Disposition(RECEIVER, 1, 1, True, ACCEPTED), "005315c00a05415201404100532445"),
     (Disposition(RECEIVER, 1, 2), "005315c006034152015202"),
     (Detach(handle=0, closed=True), "005316c003024341"),
@@ -216,7 +216,13 @@ def test_a_coordinator_takes_nothing_else() -> None:
 # --- the short ways of reading agree with the long one
 
 common_transfers = st.builds(
-    Transfer, uints, uints, st.binary(max_size=40), uints, st.none() | st.booleans(), st.booleans()
+    Transfer,
+    uints,
+    uints,
+    st.binary(max_size=40),
+    message_format=uints,
+    settled=st.none() | st.booleans(),
+    more=st.booleans(),
 )
 common_dispositions = st.builds(
     Disposition, st.booleans(), uints, uints, st.booleans(), st.just(ACCEPTED), st.booleans()
@@ -243,8 +249,8 @@ def test_dispositions_read_the_short_way(sent: Disposition) -> None:
 def test_mutated_transfers_and_dispositions_agree(seed: int) -> None:
     rng = random.Random(seed)
     sent = [
-        Transfer(1, 2, b"tag", 0, False, True),
-        Transfer(300, 2, b"", 0),
+        Transfer(1, 2, b"tag", message_format=0, settled=False, more=True),
+        Transfer(300, 2, b"", message_format=0),
         Disposition(True, 1, 300, True, ACCEPTED),
     ]
     inputs = [encode_performative(performative)[3:] for performative in sent]

@@ -143,11 +143,11 @@ def test_delivery_delay_is_read_from_its_annotation() -> None:
 
 
 def test_a_sender_says_whether_it_may_become_a_dead_letter() -> None:
-    for said in (True, False):
-        marked = {Symbol("x-opt-dead-letter-eligible"): said}
+    for eligible in (True, False):
+        marked = {Symbol("x-opt-dead-letter-eligible"): eligible}
         assert (
             scan_head(Message(message_annotations=marked, body=Value(1)).encode()).dead_letter_eligible
-            == said
+            == eligible
         )
     assert not scan_head(DATA).dead_letter_eligible
     with pytest.raises(DecodeError, match="boolean"):

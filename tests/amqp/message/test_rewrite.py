@@ -12,7 +12,6 @@ from postroom.manager.headers.transmission_header import (
     TRANSMISSION,
     TransmissionHeader,
     take_transmission,
-    with_transmission,
 )
 
 names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=300)
@@ -46,7 +45,7 @@ headers = st.builds(TransmissionHeader, names, names, st.integers(1, MAX_HOPS))
 @given(messages, headers)
 def test_a_transmission_header_goes_on_and_off_again(message: Message, header: TransmissionHeader) -> None:
     stored = message.encode()
-    sent = with_transmission(stored, header)
+    sent = header.put_on(stored)
     scan_head(sent)
     found, rest = take_transmission(sent)
     assert (found, rest) == (header, stored)
@@ -58,13 +57,13 @@ def test_a_header_takes_the_place_of_another(
     message: Message, forged: TransmissionHeader, header: TransmissionHeader
 ) -> None:
     stored = message.encode()
-    sent = with_transmission(with_transmission(stored, forged), header)
+    sent = header.put_on(forged.put_on(stored))
     assert take_transmission(sent) == (header, stored)
 
 
 @given(messages, headers)
 def test_readers_see_the_header_and_everything_else(message: Message, header: TransmissionHeader) -> None:
-    read = decode_message(with_transmission(message.encode(), header))
+    read = decode_message(header.put_on(message.encode()))
     assert read.message_annotations.pop(TRANSMISSION) == [header.queue, header.queue_manager, header.hops]
     assert read == message
 
@@ -154,5 +153,5 @@ def test_what_can_not_be_decoded_is_passed_on() -> None:
             assert found is None
             scan_head(rest)
             assert TRANSMISSION.encode() not in rest and rest.endswith(body)
-            sent = with_transmission(stored, TransmissionHeader("Q", "QM2", 1))
+            sent = TransmissionHeader("Q", "QM2", 1).put_on(stored)
             assert take_transmission(sent) == (TransmissionHeader("Q", "QM2", 1), rest)

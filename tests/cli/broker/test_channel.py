@@ -45,8 +45,8 @@ def state_comes(broker: BrokerThread, name: str, state: str) -> None:
 
 
 def define(shell: Shell, name: str, queue: str, connection: str, *settings: str) -> None:
-    said = (f"transmission_queue={queue}", f"connection={connection}", *settings)
-    options = [option for setting in said for option in ("--set", setting)]
+    assignments = (f"transmission_queue={queue}", f"connection={connection}", *settings)
+    options = [option for setting in assignments for option in ("--set", setting)]
     assert shell.ok("channel", "define", name, "sender", *options) == f"created {name}\n"
 
 

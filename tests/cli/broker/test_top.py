@@ -14,6 +14,7 @@ from rich.console import Console
 
 import postroom
 from postroom.cli.broker.top_view import Snapshot, View
+from postroom.client import ConnectionFactory
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.configuration.channels import ChannelConfig
 from postroom.server.configuration.config import QueueConfig
@@ -172,7 +173,10 @@ def test_one_look_at_a_running_broker() -> None:
         assert line_of(text, "work")[:3] == ["work", "2", "0"]
         assert line_of(text, "A.B")[:2] == ["A.B", "inactive"]
         assert DYNAMIC_PREFIX not in text and "←" in text
-        assert DYNAMIC_PREFIX in shell.ok("top", "--once", "--all")
+        with ConnectionFactory(running.url).create_connection() as connection:
+            connection.create_session().create_temporary_queue()
+            assert DYNAMIC_PREFIX not in shell.ok("top", "--once")
+            assert DYNAMIC_PREFIX in shell.ok("top", "--once", "--all")
         output = json.loads(shell.ok("top", "--once", "--json"))
         assert {each["name"] for each in output["queues"]} == {"B", "work"}
         assert output["channels"][0]["state"] == "inactive" and output["broker"]["container_id"] == "A"

@@ -37,6 +37,8 @@ LISTINGS: Final = {
     "dlq list": ((WIDE,), ()),
     "dlq handlers": ((), ()),
     "connection list": ((), ()),
+    "user list": ((), ()),
+    "role list": ((), ("administrator",)),
     "transaction list": ((), (str(XID),)),
     "sink list": ((), (f"K{WIDE}",)),
     "spark-subscription list": ((), (f"P{WIDE}", f"H{WIDE}")),
@@ -48,6 +50,7 @@ OF_MESSAGES: Final = ("message list", "browse", "dlq list")
 """With bodies, which are shortened."""
 ELSEWHERE: Final = {
     "store browse": "one message a line, no table",
+    "member list": "of a replicated queue manager: tests/replication/test_take_over.py",
     "token list": "of a file: tests/server/test_tokens.py",
     "pipeline status": "of tables: tests/pipeline",
 }

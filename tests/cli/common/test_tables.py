@@ -46,7 +46,7 @@ def test_on_a_terminal_a_long_cell_goes_on_in_the_next_line(
 ) -> None:
     monkeypatch.setattr(
         "rich.console.Console",
-        lambda **said: Console(force_terminal=True, width=40, color_system=None),
+        lambda **options: Console(force_terminal=True, width=40, color_system=None),
     )
     table = new_table("name", "more", "count", numbers=("count",))
     table.add_row(LONG_NAME, "x" * 100, "1,000")

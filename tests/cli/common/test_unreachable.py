@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from postroom.cli import main
-from postroom.server.configuration.config import ListenConfig
+from postroom.server.configuration.listening import ListenConfig
 from postroom.server.configuration.passwords import hash_password
 from postroom.server.exits import Exit
 from tests.certificates import sign

@@ -25,19 +25,19 @@ def run(*words: object, **environment: str) -> tuple[int, str]:
 
 
 def test_upload_tells_each_file_once(folder: Path, tmp_path: Path) -> None:
-    code, said = run("upload", "--data", folder, "--to", tmp_path / "store")
+    code, output = run("upload", "--data", folder, "--to", tmp_path / "store")
     sealed = [each for each in FolderPlace(folder).snapshot().segments if each.is_sealed]
-    assert code == 0 and [line.split()[0] for line in said.splitlines()] == [each.name for each in sealed]
+    assert code == 0 and [line.split()[0] for line in output.splitlines()] == [each.name for each in sealed]
     assert run("upload", "--data", folder, "--to", tmp_path / "store") == (0, "")
 
 
 def test_export_says_how_much_from_every_place(folder: Path, tmp_path: Path) -> None:
     run("upload", "--data", folder, "--to", tmp_path / "store")
-    code, said = run("export", "--data", folder, "--out", tmp_path / "a", "--columns", "position, event")
-    assert code == 0 and "sealed files" in said and " 0 events" not in said
+    code, output = run("export", "--data", folder, "--out", tmp_path / "a", "--columns", "position, event")
+    assert code == 0 and "sealed files" in output and " 0 events" not in output
     again = run("export", "--data", folder, "--out", tmp_path / "a", "--columns", "position,event")
     assert again == (0, "0 sealed files, 0 events\n")
-    assert run("export", "--data", f"store:{tmp_path / 'store'}", "--out", tmp_path / "b")[1] == said
+    assert run("export", "--data", f"store:{tmp_path / 'store'}", "--out", tmp_path / "b")[1] == output
 
 
 @pytest.mark.parametrize(

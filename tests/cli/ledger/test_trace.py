@@ -72,15 +72,15 @@ def of_files(folder: Path, *arguments: str) -> list[str]:
 
 def test_a_trace_over_the_network_is_that_of_the_files(broker: BrokerThread, tmp_path: Path) -> None:
     moved_twice(broker, "m-1", others=5)
-    asked = ok(broker, "trace", "m-1", "--json")
-    events = [(each["queue"], each["event"], each["to"]) for each in map(json.loads, asked)]
+    over_network = ok(broker, "trace", "m-1", "--json")
+    events = [(each["queue"], each["event"], each["to"]) for each in map(json.loads, over_network)]
     assert events[0] == ("orders", "put", "available")
     assert events[-1] == ("dead", "confirm", "deleted")
     assert {queue for queue, _, _ in events} == {"orders", "late", "dead"}
     broker.call(lambda each: each.ledger.mark_idle())
-    assert of_files(tmp_path / "ledger", "m-1", "--json") == asked
-    for serial in {json.loads(line)["serial"] for line in asked}:
-        assert ok(broker, "trace", "--serial", str(serial), "--json") == asked
+    assert of_files(tmp_path / "ledger", "m-1", "--json") == over_network
+    for serial in {json.loads(line)["serial"] for line in over_network}:
+        assert ok(broker, "trace", "--serial", str(serial), "--json") == over_network
     assert "orders/" in ok(broker, "trace", "m-1")[0]
 
 
@@ -155,14 +155,14 @@ def test_messages_of_the_past(tmp_path: Path) -> None:
     with BrokerThread(make_config(ledger=forgetful), folder=tmp_path) as running:
         first = LedgerReader(tmp_path).first_position
         assert first > 100
-        for asked in (("id-000001",), ("--serial", "5")):
-            line = refused(running, 4, *asked)
-            told = re.fullmatch(
-                rf"no message {asked[-1]} in the ledger, from position (\d+) to \d+; "
+        for arguments in (("id-000001",), ("--serial", "5")):
+            line = refused(running, 4, *arguments)
+            dropped = re.fullmatch(
+                rf"no message {arguments[-1]} in the ledger, from position (\d+) to \d+; "
                 "retention has dropped the history before",
                 line,
             )
-            assert told is not None and int(told[1]) >= first, line  # it goes on dropping
+            assert dropped is not None and int(dropped[1]) >= first, line  # it goes on dropping
         ok(running, "put", "orders", "x")
         newest = json.loads(ok(running, "message", "list", "orders", "--json")[-1])
         assert ok(running, "trace", "--serial", str(newest["serial"]))
@@ -174,8 +174,8 @@ def waiting(broker: Broker) -> int:
     return len(ledger._waiting)
 
 
-def ask_and_go_on(connection: Connection) -> None:
-    """Ask for a look, and don't wait for the answer."""
+def send_query(connection: Connection) -> None:
+    """Request a lookup, and don't wait for the answer."""
     properties = {"operation": "FIND-MESSAGES", "type": LEDGER_TYPE}
     producer = connection.create_session().create_producer("$management")
     producer.send(Message({"serial": 1}, properties=properties, reply_to="$management"))
@@ -197,7 +197,7 @@ def test_one_look_at_a_time_and_few_that_wait(broker: BrokerThread, monkeypatch:
     assert begun.wait(20)
     with ConnectionFactory(broker.url).create_connection() as connection:
         management = connection.create_management()
-        ask_and_go_on(connection)
+        send_query(connection)
         broker.wait_until(lambda each: waiting(each) == 2)
         assert "2 looks into the ledger wait already" in refused(broker, 3, "m")
         ok(broker, "put", "orders", "x")

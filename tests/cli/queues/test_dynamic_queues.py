@@ -14,7 +14,7 @@ COUNT = 30
 
 def test_reply_queues_are_one_line_of_the_list(broker: BrokerThread, shell: Shell, queue: str) -> None:
     shell.ok("put", queue, "a")
-    assert "1 dynamic queues (--all)" in shell.ok("queue", "list")  # the command's own, for its answers
+    assert "dynamic" not in shell.ok("queue", "list"), "commands have their answers on links"
     with ConnectionFactory(broker.url).create_connection() as connection:
         session = connection.create_session()
         for number in range(COUNT):
@@ -23,11 +23,11 @@ def test_reply_queues_are_one_line_of_the_list(broker: BrokerThread, shell: Shel
         session.create_temporary_topic()
         output = shell.ok("queue", "list")
         (line,) = (each for each in output.splitlines() if "dynamic" in each)
-        assert line.startswith(f"{COUNT + 1} dynamic queues (--all)") and DYNAMIC_PREFIX not in output
+        assert line.startswith(f"{COUNT} dynamic queues (--all)") and DYNAMIC_PREFIX not in output
         current = line.partition("(--all)")[2].split()[0]
         assert current == f"{COUNT}" and queue in output
-        assert shell.ok("queue", "list", "--all").count(DYNAMIC_PREFIX) == COUNT + 1
+        assert shell.ok("queue", "list", "--all").count(DYNAMIC_PREFIX) == COUNT
         assert "1 dynamic topics (--all)" in shell.ok("topic", "list")
         assert "dynamic" not in shell.ok("queue", "list", queue)
         assert len(shell.json("queue", "list", DYNAMIC_PREFIX)) == 0
-        assert len(shell.json("queue", "list", DYNAMIC_PREFIX, "--all")) == COUNT + 1
+        assert len(shell.json("queue", "list", DYNAMIC_PREFIX, "--all")) == COUNT

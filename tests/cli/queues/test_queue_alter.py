@@ -50,7 +50,7 @@ def other_value(name: str) -> object:
     return not default if isinstance(default, bool) else default + 6
 
 
-def said(settings: dict[str, object]) -> list[str]:
+def as_options(settings: dict[str, object]) -> list[str]:
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
     return [part for key, text in texts.items() for part in ("--set", f"{key}={text}")]
 
@@ -70,9 +70,9 @@ def test_every_setting_is_altered_and_stays_over_a_restart(tmp_path: Path) -> No
         shell.ok("quota", "create", "room")
         for name, settings in altered.items():
             shell.ok("queue", "create", f"q.{name}")
-            (answer,) = shell.json("queue", "alter", f"q.{name}", *said(settings))
+            (answer,) = shell.json("queue", "alter", f"q.{name}", *as_options(settings))
             assert {key: answer[key] for key in settings} == settings
-            assert shell.ok("queue", "alter", f"q.{name}", *said(settings)).startswith(
+            assert shell.ok("queue", "alter", f"q.{name}", *as_options(settings)).startswith(
                 f"q.{name} is so already: "
             )
     with BrokerThread(folder=tmp_path) as broker:
@@ -99,7 +99,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_can_not_be_altered_is_refused_by_name(shell: Shell, plain: str, name: str) -> None:
     (before,) = shell.json("queue", "list", plain)
-    result = shell.run("queue", "alter", plain, *said({"max_messages": 5, name: REFUSED[name]}))
+    result = shell.run("queue", "alter", plain, *as_options({"max_messages": 5, name: REFUSED[name]}))
     assert (result.exit_code, result.stdout) == (3, "") and len(result.stderr.splitlines()) == 1
     assert name in result.stderr
     assert shell.json("queue", "list", plain) == [before]
@@ -121,8 +121,8 @@ BAD = [
 @pytest.mark.parametrize(("name", "value"), BAD)
 def test_a_bad_value_is_refused_as_at_creation(shell: Shell, plain: str, name: str, value: object) -> None:
     (before,) = shell.json("queue", "list", plain)
-    result = shell.run("queue", "alter", plain, *said({"max_ttl_ms": 5, name: value}))
-    created = shell.run("queue", "create", f"{plain}.new", *said({name: value}))
+    result = shell.run("queue", "alter", plain, *as_options({"max_ttl_ms": 5, name: value}))
+    created = shell.run("queue", "create", f"{plain}.new", *as_options({name: value}))
     assert result.exit_code == created.exit_code == 3
     output = result.stderr.partition(": ")[2].partition(": ")[2].replace(plain, "Q")
     assert output == created.stderr.partition(": ")[2].partition(": ")[2].replace(f"{plain}.new", "Q")
@@ -168,7 +168,7 @@ def test_a_new_limit_and_dead_letter_queue_hold_for_what_is_there(
 ) -> None:
     shell.ok("put", plain, "poison")
     dead = f"{plain}.dead"
-    shell.ok("queue", "alter", plain, *said({"redelivery_limit": 0, "dead_letter_queue": dead}))
+    shell.ok("queue", "alter", plain, *as_options({"redelivery_limit": 0, "dead_letter_queue": dead}))
     with ConnectionFactory(broker.url).create_connection() as connection:
         session = connection.create_session(AcknowledgeMode.SESSION_TRANSACTED)
         assert session.create_consumer(plain).receive(20) is not None

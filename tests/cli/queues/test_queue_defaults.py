@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from postroom.client import AcknowledgeMode, ConnectionFactory
-from postroom.server.configuration.config import Config, ListenConfig
+from postroom.server.configuration.config import Config
+from postroom.server.configuration.listening import ListenConfig
 from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread
 

@@ -26,10 +26,10 @@ def _run(*arguments: str) -> Result:
 
 
 def _finds(monkeypatch: pytest.MonkeyPatch, result: AuditResult) -> list[AuditOptions]:
-    """Have the audit find that; returns what it was asked."""
+    """Have the audit find that; returns the options that it is run with."""
     runs: list[AuditOptions] = []
 
-    def run(options: AuditOptions, session: Any, say: Any) -> AuditResult:
+    def run(options: AuditOptions, session: Any, report: Any) -> AuditResult:
         runs.append(options)
         return result
 
@@ -79,7 +79,7 @@ def test_json_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_options_reach_the_audit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked = _finds(monkeypatch, RESULT)
+    runs = _finds(monkeypatch, RESULT)
     out = tmp_path / "out"
     token = tmp_path / "token"
     token.write_text("secret\n")
@@ -96,7 +96,7 @@ def test_options_reach_the_audit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         str(token),
     )
     _run("--tables", "root", "--format", "iceberg")
-    assert asked == [
+    assert runs == [
         AuditOptions((str(Path("a").resolve()), "store:b"), None, "", ("ROME",), out, "secret"),
         AuditOptions((), str(Path("root").resolve()), "iceberg", (), None, ""),
     ]
@@ -124,7 +124,7 @@ def test_what_can_t_be_read_is_one_line_before_spark_starts(
 
 
 def test_of_a_task_s_failure_the_cause_is_told() -> None:
-    said = (
+    failure = (
         "An exception was thrown from the Python worker:\n"
         'Traceback (most recent call last):\n  File "x.py", line 1, in read\n'
         "FileNotFoundError: 00000001.events\n\n"
@@ -132,7 +132,7 @@ def test_of_a_task_s_failure_the_cause_is_told() -> None:
         "postroom.spark.ledger_source.ranges.DataLost: ledger f: positions 1 to 9 were not read\n"
         " SQLSTATE: 38000"
     )
-    assert cause_of(said) == "ledger f: positions 1 to 9 were not read"
+    assert cause_of(failure) == "ledger f: positions 1 to 9 were not read"
     assert cause_of("[TABLE] is not there\nmore") == "[TABLE] is not there"
     assert cause_of("") == ""
 

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.shell import Shell
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
-from tests.server.sink_peer import BATCH, begin, done, say, sealed
+from tests.server.sink_peer import BATCH, begin, done, sealed, send_request
 from tests.server.transaction_peer import Controller
 
 pytestmark = pytest.mark.sockets
@@ -29,7 +29,7 @@ def controller(broker: BrokerThread) -> Iterator[Controller]:
 @pytest.fixture
 def shell(broker: BrokerThread, controller: Controller) -> Shell:
     name = sealed(controller, "app", "a")
-    done(say(controller, "COMMIT", "app", branches=[name], **{**BATCH, "position": 12}))
+    done(send_request(controller, "COMMIT", "app", branches=[name], **{**BATCH, "position": 12}))
     sealed(controller, "app", "b", batch_id=1)
     begin(controller, "app", batch_id=1, partition=3)
     return Shell(broker.url, "sink", columns=300)

@@ -24,19 +24,20 @@ class Node:
 
     def __init__(self, broker: FakeBroker, *answers: tuple[int, object, dict[str, object]]) -> None:
         self.broker = broker
-        self.asked: list[Message] = []
+        self.requests: list[Message] = []
         self.answers = list(answers)
         broker.on_message = self.answer
 
     def answer(self, address: str | None, payload: bytes) -> None:
         request = decode_message(payload)
-        self.asked.append(request)
-        assert (address, request.reply_to) == ("$management", "made-for-you")
+        self.requests.append(request)
+        assert address == "$management"
+        assert request.reply_to == self.broker.attached[-1].attach.target.address, "where answers are awaited"
         if self.answers:
             status, body, properties = self.answers.pop(0)
             fields = {"statusCode": status, "statusDescription": "said", **properties}
             reply = Message(body, properties=fields, correlation_id=request.message_id)
-            asyncio.get_running_loop().call_soon(self.broker.put, "made-for-you", encode_message(reply, None))
+            asyncio.get_running_loop().call_soon(self.broker.put, "$management", encode_message(reply, None))
 
 
 async def client_of(broker: FakeBroker, **options: Any) -> ManagementClient:
@@ -53,13 +54,13 @@ async def test_each_verb_says_what_it_wants() -> None:
         await management.update("postroom.queue", "q", {"max_messages": 6})
         await management.delete("postroom.queue", "q", {"if-empty": True})
         named = {"type": "postroom.queue", "name": "q"}
-        assert [request.properties for request in node.asked] == [
+        assert [request.properties for request in node.requests] == [
             {"operation": "CREATE", **named},
             {"operation": "READ", **named},
             {"operation": "UPDATE", **named},
             {"operation": "DELETE", "if-empty": True, **named},
         ]
-        assert [request.body for request in node.asked] == [
+        assert [request.body for request in node.requests] == [
             {"max_messages": 5},
             None,
             {"max_messages": 6},
@@ -93,7 +94,7 @@ async def test_a_long_query_comes_in_pages() -> None:
         node = Node(broker, *((200, {"attributeNames": ["n"], "results": page}, {}) for page in pages))
         rows = await (await client_of(broker)).query("postroom.queue", ["n"])
         assert [row["n"] for row in rows] == list(range(1_003))
-        assert [request.properties["offset"] for request in node.asked] == [0, 1_000]
+        assert [request.properties["offset"] for request in node.requests] == [0, 1_000]
 
 
 @pytest.mark.parametrize(
@@ -133,9 +134,9 @@ async def test_no_answer_is_a_timeout_and_a_late_one_is_passed_over() -> None:
         with pytest.raises(JMSTimeoutException):
             await management.read("postroom.queue", "q")
         late = Message(
-            {"late": True}, properties={"statusCode": 200}, correlation_id=node.asked[0].message_id
+            {"late": True}, properties={"statusCode": 200}, correlation_id=node.requests[0].message_id
         )
-        broker.put("made-for-you", encode_message(late, None))
+        broker.put("$management", encode_message(late, None))
         node.answers = [(200, {"late": False}, {})]
         assert await management.read("postroom.queue", "q") == {"late": False}
 

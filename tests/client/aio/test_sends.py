@@ -189,23 +189,23 @@ async def test_outcomes_are_exceptions_by_their_names(
 
 
 class Completion:
-    """Notes in which order what was told."""
+    """Records the outcomes of sends, in the order of their callbacks."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[object, str]] = []
+        self.outcomes: list[tuple[object, str]] = []
         self.changed = asyncio.Event()
 
     def done(self, message: Message) -> None:
-        self.told.append((message.body, "done"))
+        self.outcomes.append((message.body, "done"))
         self.changed.set()
 
     async def failed(self, message: Message, failure: JMSException) -> None:
-        self.told.append((message.body, type(failure).__name__))
+        self.outcomes.append((message.body, type(failure).__name__))
         self.changed.set()
 
     async def until(self, count: int) -> None:
         async with asyncio.timeout(10):
-            while len(self.told) < count:
+            while len(self.outcomes) < count:
                 self.changed.clear()
                 await self.changed.wait()
 
@@ -228,11 +228,11 @@ async def test_completions_are_told_in_the_order_of_sending() -> None:
         link.settle(2, 2, ACCEPTED)
         link.settle(1, 1, NO)
         broker.connections[0].flush()
-        assert completion.told == []
+        assert completion.outcomes == []
         link.settle(0, 0, ACCEPTED)
         broker.connections[0].flush()
         await completion.until(3)
-        assert completion.told == [("a", "done"), ("b", "MessageRejectedException"), ("c", "done")]
+        assert completion.outcomes == [("a", "done"), ("b", "MessageRejectedException"), ("c", "done")]
 
 
 @asynchronous
@@ -249,7 +249,7 @@ async def test_close_waits_for_completions() -> None:
         link.settle(0, 0, ACCEPTED)
         broker.connections[0].flush()
         await closing
-        assert completion.told == [("a", "done")]
+        assert completion.outcomes == [("a", "done")]
 
 
 @asynchronous
@@ -281,7 +281,7 @@ async def test_a_break_is_told_to_completions() -> None:
         await broker.until(lambda: len(broker.received) == 1)
         broker.connections[0].drop()
         await completion.until(1)
-        assert completion.told == [("a", ConnectionLostException.__name__)]
+        assert completion.outcomes == [("a", ConnectionLostException.__name__)]
 
 
 @asynchronous
@@ -292,7 +292,7 @@ async def test_no_outcome_in_time_is_told_to_completions() -> None:
         held_back(broker)
         await producer.send("a", on_exception=completion.failed)
         await completion.until(1)
-        assert completion.told == [("a", JMSTimeoutException.__name__)]
+        assert completion.outcomes == [("a", JMSTimeoutException.__name__)]
 
 
 @asynchronous
@@ -302,7 +302,7 @@ async def test_what_fails_before_it_is_sent_is_raised() -> None:
         producer = await producer_in(broker)
         with pytest.raises(MessageFormatException):
             await producer.send(Message(object()), on_exception=completion.failed)
-        assert completion.told == []
+        assert completion.outcomes == []
 
 
 @asynchronous

@@ -43,14 +43,14 @@ def test_every_failover_option_has_the_name_and_default_of_qpid_jms() -> None:
 
 
 def test_every_failover_option_is_read() -> None:
-    said = parse_url(
+    parsed = parse_url(
         "failover:(amqp://a)?failover.initialReconnectDelay=1&failover.reconnectDelay=2"
         "&failover.maxReconnectDelay=3&failover.useReconnectBackOff=false"
         "&failover.reconnectBackOffMultiplier=1.5&failover.maxReconnectAttempts=4"
         "&failover.startupMaxReconnectAttempts=5&failover.warnAfterReconnectAttempts=6"
         "&failover.randomize=true&failover.amqpOpenServerListAction=add"
     ).failover
-    assert said == FailoverOptions(
+    assert parsed == FailoverOptions(
         initial_reconnect_delay_ms=1,
         reconnect_delay_ms=2,
         max_reconnect_delay_ms=3,
@@ -77,7 +77,7 @@ def test_options_of_one_broker_and_nested_ones_of_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "says"),
+    ("url", "problem"),
     [
         ("failover:", "failover URL is"),
         ("failover:(amqp://a", "failover URL is"),
@@ -98,8 +98,8 @@ def test_options_of_one_broker_and_nested_ones_of_all() -> None:
         ("amqp://a?jms.clientID=1&jms.clientID=2", "twice"),
     ],
 )
-def test_what_is_wrong_is_named(url: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_what_is_wrong_is_named(url: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
         parse_url(url)
 
 

@@ -123,9 +123,9 @@ def test_brokers_whose_own_options_differ_are_refused() -> None:
 @asynchronous
 async def test_the_url_counts_before_the_arguments() -> None:
     async with FakeBroker() as broker:
-        said = "jms.clientID=mine&jms.requestTimeout=50&amqp.maxFrameSize=4096&jms.connectTimeout=5000"
+        options = "jms.clientID=mine&jms.requestTimeout=50&amqp.maxFrameSize=4096&jms.connectTimeout=5000"
         factory = aio.ConnectionFactory(
-            f"{broker.url}?{said}&amqp.idleTimeout=20000", client_id="yours", request_timeout_s=None
+            f"{broker.url}?{options}&amqp.idleTimeout=20000", client_id="yours", request_timeout_s=None
         )
         async with await factory.create_connection() as connection:
             assert connection.client_id == "mine"
@@ -226,10 +226,10 @@ def test_a_broker_that_wants_a_certificate_gets_none(certificate: Certificate) -
         over_tls(certificate, verify_host=False)
 
 
-@pytest.mark.parametrize("said", [{"ca_file": "missing.pem"}, {"certificate_file": "missing.pem"}])
-def test_files_that_are_not_there(said: dict[str, str]) -> None:
+@pytest.mark.parametrize("files", [{"ca_file": "missing.pem"}, {"certificate_file": "missing.pem"}])
+def test_files_that_are_not_there(files: dict[str, str]) -> None:
     with pytest.raises(JMSSecurityException, match=r"missing\.pem"):
-        ConnectionFactory("amqps://host", tls=TlsOptions(**said))  # type: ignore[arg-type]
+        ConnectionFactory("amqps://host", tls=TlsOptions(**files))  # type: ignore[arg-type]
 
 
 def test_a_file_that_is_no_certificate(tmp_path: Path) -> None:
@@ -241,10 +241,10 @@ def test_a_file_that_is_no_certificate(tmp_path: Path) -> None:
 def test_the_defaults_of_times() -> None:
     """As Qpid JMS has them, but for what waits for ever there."""
     assert (NONE.send_timeout_s, NONE.close_timeout_s, NONE.drain_timeout_s) == (60.0, 60.0, 60.0)
-    said = inspect.signature(ConnectionFactory).parameters
-    assert said["connect_timeout_s"].default == 15.0
-    assert said["request_timeout_s"].default == 60.0
-    assert said["idle_timeout_ms"].default == 60_000
+    parameters = inspect.signature(ConnectionFactory).parameters
+    assert parameters["connect_timeout_s"].default == 15.0
+    assert parameters["request_timeout_s"].default == 60.0
+    assert parameters["idle_timeout_ms"].default == 60_000
 
 
 @asynchronous
@@ -269,7 +269,7 @@ async def test_a_broker_that_never_answers_a_close() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "options",
     [
         {"connect_timeout_s": -1},
         {"request_timeout_s": -0.1},
@@ -278,9 +278,9 @@ async def test_a_broker_that_never_answers_a_close() -> None:
         {"max_frame_size_bytes": 1 << 32},
     ],
 )
-def test_numbers_that_are_no_options_are_refused(said: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(said))):
-        ConnectionFactory(**said)
+def test_numbers_that_are_no_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        ConnectionFactory(**options)
 
 
 @pytest.mark.parametrize("name", ["send_timeout_s", "close_timeout_s", "drain_timeout_s"])

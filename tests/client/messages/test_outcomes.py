@@ -126,9 +126,9 @@ def test_a_dead_letter_over_the_limit_has_the_reason_of_the_last_attempt(
 def test_an_outcome_is_said_once(orders: MessageConsumer) -> None:
     message = next(orders)
     message.retry()
-    for say in (message.retry, message.release, lambda: message.dead_letter("no")):
+    for settle in (message.retry, message.release, lambda: message.dead_letter("no")):
         with pytest.raises(IllegalStateException, match="outcome already"):
-            say()
+            settle()
     message.acknowledge()
     with pytest.raises(IllegalStateException, match="outcome already"), message.process():
         pass
@@ -148,9 +148,9 @@ def test_an_outcome_needs_a_mode_in_which_it_is_the_applications(
                 session.commit()
             message = session.create_consumer("orders").receive(5)
             assert message is not None
-            for say in (message.retry, message.release, message.process().__enter__):
+            for settle in (message.retry, message.release, message.process().__enter__):
                 with pytest.raises(IllegalStateException, match=why):
-                    say()
+                    settle()
     for message in (Message("made here"), next(connection.browser("orders"))):
         with pytest.raises(IllegalStateException, match="a consumer has received"):
             message.retry()
@@ -187,7 +187,7 @@ def test_a_time_that_is_none_is_refused(orders: MessageConsumer, after_s: float)
 
 
 def test_a_message_that_is_sent_on_keeps_its_outcome(connection: Connection) -> None:
-    """Its completion listener may say it."""
+    """Its completion listener may settle it."""
     with (
         connection.producer("orders") as producer,
         connection.consumer("orders") as orders,
@@ -200,14 +200,14 @@ def test_a_message_that_is_sent_on_keeps_its_outcome(connection: Connection) -> 
 
 def test_an_outcome_that_no_frame_can_carry_is_refused_and_can_be_said_anew(orders: MessageConsumer) -> None:
     message = next(orders)
-    for say in (
+    for settle in (
         lambda: message.dead_letter("no", condition="ü"),
         lambda: orders.reject(message, "a:b", "\udc80"),
         lambda: orders.modify(message, annotations={"x-opt-file": "\udc80"}),
         lambda: orders.modify(message, annotations={"x-opt-file": object()}),
     ):
         with pytest.raises(MessageFormatException, match="the outcome can't be encoded"):
-            say()
+            settle()
     message.retry()
     assert seen(orders) == ("a", 1)
 

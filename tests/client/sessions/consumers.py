@@ -1,4 +1,4 @@
-"""Consumers of a session, and what their broker is told of messages."""
+"""Consumers of a session, and the outcomes of messages that reach their broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.client.fake_broker import FakeBroker
 from tests.client.fake_sessions import session_of, texts
 
 
-def told(broker: FakeBroker) -> dict[int, DeliveryState | None]:
+def last_outcomes(broker: FakeBroker) -> dict[int, DeliveryState | None]:
     """The last outcome of each message, by its place."""
     return {place: state for places, state, _ in broker.dispositions for place in places}
 

@@ -20,7 +20,7 @@ from postroom.client import (
 from postroom.client.aio import MessageConsumer, Session
 from tests.client.fake_broker import FakeBroker, asynchronous
 from tests.client.fake_sessions import bodies, session_of, texts
-from tests.client.sessions.consumers import consumer_in, told
+from tests.client.sessions.consumers import consumer_in, last_outcomes
 from tests.server.harness import BrokerThread
 
 pytestmark = pytest.mark.sockets
@@ -60,7 +60,7 @@ async def test_accepted_as_receive_returns_and_acknowledge_does_nothing(mode: Ac
         (message,) = await received(consumer)
         await message.acknowledge()
         await broker.until(lambda: bool(broker.dispositions))
-        assert told(broker) == {0: Accepted()}
+        assert last_outcomes(broker) == {0: Accepted()}
 
 
 @asynchronous
@@ -73,8 +73,8 @@ async def test_client_acknowledge_covers_the_session() -> None:
         first, _ = await received(one, 2)
         await received(two)
         await first.acknowledge()
-        await broker.until(lambda: len(told(broker)) == 3)
-        assert set(map(type, told(broker).values())) == {Accepted}
+        await broker.until(lambda: len(last_outcomes(broker)) == 3)
+        assert set(map(type, last_outcomes(broker).values())) == {Accepted}
         await first.acknowledge()
 
 
@@ -83,7 +83,7 @@ async def test_acknowledge_need_not_be_awaited() -> None:
     async with FakeBroker() as broker:
         (message,) = await received(await consumer_in(broker, AcknowledgeMode.CLIENT, "a"))
         message.acknowledge()
-        await broker.until(lambda: told(broker) == {0: Accepted()})
+        await broker.until(lambda: last_outcomes(broker) == {0: Accepted()})
 
 
 @asynchronous
@@ -95,7 +95,7 @@ async def test_individual_acknowledge_covers_that_message_only() -> None:
         await message.acknowledge()
         await message.acknowledge()
         await session.close()
-        assert told(broker) == {0: Modified(True), 1: Accepted(), 2: Modified(True)}
+        assert last_outcomes(broker) == {0: Modified(True), 1: Accepted(), 2: Modified(True)}
 
 
 @pytest.mark.parametrize("mode", [AcknowledgeMode.NO_ACKNOWLEDGE, AcknowledgeMode.PRE_ACKNOWLEDGE])
@@ -164,7 +164,7 @@ async def test_recover_brings_back_in_order_and_ahead_of_what_was_prefetched() -
         assert [message.delivery_count for message in await received(consumer, 4)] == [2, 2, 2, 1]
         assert broker.dispositions == []
         await session.acknowledge()
-        await broker.until(lambda: len(told(broker)) == 4)
+        await broker.until(lambda: len(last_outcomes(broker)) == 4)
 
 
 @asynchronous
@@ -192,7 +192,7 @@ async def test_an_old_copy_of_a_recovered_message_decides_nothing() -> None:
         with pytest.raises(IllegalStateException, match="outcome already"):
             await consumer.reject(old)
         await consumer.reject(new)
-        await broker.until(lambda: told(broker) == {0: Rejected()})
+        await broker.until(lambda: last_outcomes(broker) == {0: Rejected()})
 
 
 @asynchronous
@@ -220,12 +220,12 @@ async def test_a_consumer_stays_until_its_messages_are_acknowledged(mode: Acknow
         assert consumer.is_closed
         with pytest.raises(IllegalStateException, match="closed"):
             await consumer.receive()
-        await broker.until(lambda: 1 in told(broker))
+        await broker.until(lambda: 1 in last_outcomes(broker))
         (peer,) = broker.connections
-        assert told(broker) == {1: Released()} and len(peer.senders) == 1
+        assert last_outcomes(broker) == {1: Released()} and len(peer.senders) == 1
         await message.acknowledge()
         await broker.until(lambda: not peer.senders)
-        assert told(broker) == {0: Accepted(), 1: Released()}
+        assert last_outcomes(broker) == {0: Accepted(), 1: Released()}
 
 
 @asynchronous
@@ -238,7 +238,7 @@ async def test_what_still_comes_for_a_closed_consumer_is_released() -> None:
         link.send(texts("late")[0], b"late", False, context=7)
         broker.connections[0].flush()
         await closing
-        await broker.until(lambda: told(broker).get(7) == Released())
+        await broker.until(lambda: last_outcomes(broker).get(7) == Released())
         await message.acknowledge()
 
 
@@ -251,7 +251,7 @@ async def test_the_session_ends_a_consumer_that_stays() -> None:
         await received(consumer)
         await consumer.close()
         await session.close()
-        assert told(broker) == {0: Modified(True)}
+        assert last_outcomes(broker) == {0: Modified(True)}
         assert broker.connections[0].senders == []
 
 
@@ -264,7 +264,7 @@ async def test_what_a_closed_consumer_had_goes_back_when_the_session_recovers() 
         await received(consumer)
         await consumer.close()
         await session.recover()
-        await broker.until(lambda: told(broker) == {0: Modified(True)})
+        await broker.until(lambda: last_outcomes(broker) == {0: Modified(True)})
         await broker.until(lambda: not broker.connections[0].senders)
 
 
@@ -294,7 +294,7 @@ async def test_closing_the_session_waits_for_a_consumer_that_is_ending() -> None
         await consumer.close()
         message.acknowledge()
         await session.close()
-        assert told(broker) == {0: Accepted()}
+        assert last_outcomes(broker) == {0: Accepted()}
         assert broker.connections[0].senders == []
         await consumer.close()
 
@@ -320,4 +320,4 @@ async def test_a_body_of_another_type_leaves_the_message_where_it_was() -> None:
         assert broker.dispositions == []
         assert await consumer.receive_body(str, 10) == "a"
         assert await consumer.receive_body(str, 0.01) is None
-        await broker.until(lambda: told(broker) == {0: Accepted()})
+        await broker.until(lambda: last_outcomes(broker) == {0: Accepted()})

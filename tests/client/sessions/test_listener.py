@@ -30,7 +30,7 @@ from postroom.client import (
 from postroom.client.aio import Session
 from tests.client.fake_broker import FakeBroker, asynchronous
 from tests.client.fake_sessions import bodies, session_of, texts
-from tests.client.sessions.consumers import told
+from tests.client.sessions.consumers import last_outcomes
 from tests.server.harness import BrokerThread
 
 pytestmark = pytest.mark.sockets
@@ -85,7 +85,7 @@ async def test_a_listener_gets_the_messages_in_order(prefetch: int) -> None:
         await listening(broker, listener, *"abc", prefetch=prefetch)
         await listener.until(3)
         assert listener.seen == ["a", "b", "c"]
-        await broker.until(lambda: told(broker) == dict.fromkeys(range(3), Accepted()))
+        await broker.until(lambda: last_outcomes(broker) == dict.fromkeys(range(3), Accepted()))
 
 
 @asynchronous
@@ -93,7 +93,7 @@ async def test_a_plain_function_listens_too() -> None:
     async with FakeBroker() as broker:
         seen: list[object] = []
         await listening(broker, lambda message: seen.append(message.body), "a")
-        await broker.until(lambda: told(broker) == {0: Accepted()})
+        await broker.until(lambda: last_outcomes(broker) == {0: Accepted()})
         assert seen == ["a"]
 
 
@@ -110,7 +110,7 @@ async def test_accepted_when_the_listener_has_returned() -> None:
         await listener.until(1)
         assert listener.seen == ["a"] and broker.dispositions == []
         may_return.set()
-        await broker.until(lambda: len(told(broker)) == 2)
+        await broker.until(lambda: len(last_outcomes(broker)) == 2)
 
 
 def fail(message: Message) -> None:
@@ -122,7 +122,7 @@ def fail(message: Message) -> None:
 async def test_a_listener_that_raises_has_failed(mode: AcknowledgeMode) -> None:
     async with FakeBroker() as broker:
         await listening(broker, fail, "a", "b", mode=mode)
-        await broker.until(lambda: told(broker) == {0: Modified(True), 1: Modified(True)})
+        await broker.until(lambda: last_outcomes(broker) == {0: Modified(True), 1: Modified(True)})
 
 
 @asynchronous
@@ -133,7 +133,7 @@ async def test_a_listener_that_raises_releases_where_that_is_asked_for() -> None
         session = await (await broker.connect(options=ClientOptions(redelivery=policy))).create_session()
         broker.put("q", *texts("a"))
         await (await session.create_consumer("q")).set_message_listener(fail)
-        await broker.until(lambda: told(broker) == {0: Released()})
+        await broker.until(lambda: last_outcomes(broker) == {0: Released()})
 
 
 @asynchronous
@@ -148,7 +148,7 @@ async def test_a_listener_that_raises_in_client_mode_changes_nothing() -> None:
         session = await listening(broker, fail, "a", mode=AcknowledgeMode.CLIENT)
         await given.wait()
         await session.close()
-        assert told(broker) == {0: Modified(True)}
+        assert last_outcomes(broker) == {0: Modified(True)}
 
 
 @asynchronous
@@ -170,7 +170,7 @@ async def test_one_call_at_a_time_in_a_session() -> None:
         for queue in ("one", "two"):
             broker.put(queue, *texts(*"abcde"))
             await (await session.create_consumer(queue)).set_message_listener(listen)
-        await broker.until(lambda: len(told(broker)) == 10)
+        await broker.until(lambda: len(last_outcomes(broker)) == 10)
         assert len(seen) == 10 and most == 1
 
 
@@ -199,7 +199,7 @@ async def test_bytes_that_are_no_message_do_not_end_a_listener() -> None:
         listener = Listener()
         await listening(broker, listener, "good")
         await listener.until(1)
-        await broker.until(lambda: told(broker) == {0: Modified(True, True), 1: Accepted()})
+        await broker.until(lambda: last_outcomes(broker) == {0: Modified(True, True), 1: Accepted()})
 
 
 @asynchronous
@@ -216,7 +216,7 @@ async def test_recover_in_a_listener_brings_the_message_again() -> None:
         broker.put("q", *texts("a", "b"))
         await listener.until(4)
         assert (listener.seen, listener.counts) == (["a", "a", "b", "b"], [0, 1, 0, 1])
-        await broker.until(lambda: told(broker) == {0: Accepted(), 1: Accepted()})
+        await broker.until(lambda: last_outcomes(broker) == {0: Accepted(), 1: Accepted()})
 
 
 @asynchronous
@@ -229,7 +229,7 @@ async def test_a_consumer_may_be_closed_in_its_listener() -> None:
         await consumer.set_message_listener(listener)
         await broker.until(lambda: not broker.connections[0].senders)
         assert listener.seen == ["a"] and listener.failures == []
-        assert told(broker) == {0: Accepted(), 1: Released()}
+        assert last_outcomes(broker) == {0: Accepted(), 1: Released()}
 
 
 @asynchronous
@@ -273,7 +273,7 @@ async def test_closing_waits_for_the_call_under_way() -> None:
         may_return.set()
         await closing
         assert listener.seen == ["a"]
-        assert told(broker) == {0: Accepted(), 1: Released()}
+        assert last_outcomes(broker) == {0: Accepted(), 1: Released()}
 
 
 # --- start and stop
@@ -431,7 +431,7 @@ def test_a_blocking_listener_that_raises_is_given_the_message_again_and_the_atte
 
 def test_a_blocking_listener_can_not_close_its_session(connection: Connection) -> None:
     session = connection.create_session()
-    told_: list[Exception] = []
+    errors: list[Exception] = []
     done = threading.Event()
 
     def listen(message: Message) -> None:
@@ -439,13 +439,13 @@ def test_a_blocking_listener_can_not_close_its_session(connection: Connection) -
             try:
                 attempt()
             except IllegalStateException as failure:
-                told_.append(failure)
+                errors.append(failure)
         done.set()
 
     session.create_producer("q").send("a")
     session.create_consumer("q").set_message_listener(listen)
     assert done.wait(10)
-    assert len(told_) == 3
+    assert len(errors) == 3
 
 
 def test_stop_waits_for_a_blocking_listener(connection: Connection) -> None:
@@ -485,5 +485,5 @@ async def test_a_session_may_be_closed_by_several_at_a_time() -> None:
         await asyncio.sleep(0)
         may_return.set()
         await asyncio.gather(*closing)
-        await broker.until(lambda: told(broker) == {0: Accepted(), 1: Released()})
+        await broker.until(lambda: last_outcomes(broker) == {0: Accepted(), 1: Released()})
         assert session.is_closed

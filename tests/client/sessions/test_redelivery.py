@@ -21,7 +21,7 @@ from postroom.client.messages.message import encode_message
 from postroom.server.configuration.config import QueueConfig
 from tests.client.fake_broker import FakeBroker, asynchronous
 from tests.client.fake_sessions import bodies, session_of, texts
-from tests.client.sessions.consumers import consumer_in, told
+from tests.client.sessions.consumers import consumer_in, last_outcomes
 from tests.server.harness import BrokerThread, make_config
 
 pytestmark = pytest.mark.sockets
@@ -47,10 +47,10 @@ async def test_a_message_that_came_too_often_is_not_handed_out(limit: int, seen:
         broker.put("q", *(counted(str(count), count) for count in range(4)))
         consumer = await (await connection.create_session()).create_consumer("q")
         assert await bodies(consumer, len(seen)) == seen
-        await broker.until(lambda: len(told(broker)) == len(seen))
+        await broker.until(lambda: len(last_outcomes(broker)) == len(seen))
         assert await consumer.receive(0.01) is None
-        await broker.until(lambda: len(told(broker)) == 4)
-        assert list(told(broker).values()) == [Accepted()] * len(seen) + [Modified(True, True)] * (
+        await broker.until(lambda: len(last_outcomes(broker)) == 4)
+        assert list(last_outcomes(broker).values()) == [Accepted()] * len(seen) + [Modified(True, True)] * (
             4 - len(seen)
         )
 
@@ -73,7 +73,7 @@ async def test_its_outcome_is_the_policys(outcome: RedeliveryOutcome, state: Del
         broker.put("q", counted("again", 1))
         consumer = await (await connection.create_session()).create_consumer("q")
         assert await consumer.receive_no_wait() is None
-        await broker.until(lambda: told(broker) == {0: state})
+        await broker.until(lambda: last_outcomes(broker) == {0: state})
 
 
 @asynchronous
@@ -87,7 +87,7 @@ async def test_recovering_counts_towards_the_limit() -> None:
             assert await bodies(consumer, 1) == ["a"]
             await session.recover()
         assert await consumer.receive(0.01) is None
-        await broker.until(lambda: told(broker) == {0: Modified(True, True)})
+        await broker.until(lambda: last_outcomes(broker) == {0: Modified(True, True)})
 
 
 def expired(word: str) -> bytes:
@@ -102,8 +102,8 @@ async def test_what_expired_on_the_way_is_not_handed_out(drops: bool) -> None:
         broker.put("q", expired("old"), *texts("new"))
         consumer = await (await connection.create_session()).create_consumer("q")
         assert await bodies(consumer, 1) == ["new" if drops else "old"]
-        await broker.until(lambda: 0 in told(broker))
-        assert told(broker)[0] == (Modified(True, True) if drops else Accepted())
+        await broker.until(lambda: 0 in last_outcomes(broker))
+        assert last_outcomes(broker)[0] == (Modified(True, True) if drops else Accepted())
 
 
 @asynchronous
@@ -172,7 +172,7 @@ async def test_what_is_dropped_does_not_prolong_a_receive() -> None:
         broker.put("q", *(expired(f"{number}") for number in range(20)))
         assert await consumer.receive(0.05) is None
         assert await consumer.receive_no_wait() is None
-        assert set(map(type, told(broker).values())) == {Modified}
+        assert set(map(type, last_outcomes(broker).values())) == {Modified}
 
 
 def test_a_broken_connection_charges_nothing_to_the_brokers_limit() -> None:

@@ -34,9 +34,9 @@ async def transact(broker: BrokerThread, fail: bool) -> None:
         state = TransactionalState(txn_id)
         outcome = await producer._sending.send(encode_message(Message("a"), "q"), False, 5, state=state)
         assert outcome is not None
-        said = await outcome
-        assert isinstance(said, TransactionalState)
-        assert isinstance(said.outcome, Accepted)
+        delivery_state = await outcome
+        assert isinstance(delivery_state, TransactionalState)
+        assert isinstance(delivery_state.outcome, Accepted)
         await coordinator.discharge(txn_id, fail, 5)
         with pytest.raises(JMSException, match="transaction"):
             await coordinator.discharge(txn_id, fail, 5)

@@ -314,11 +314,19 @@ function overWebSocket({ host, port, websocket, ca }) {
     return container.websocket_connect(WebSocket)(url, ['binary', 'AMQPWSB10', 'amqp'], ca ? { ca: fs.readFileSync(ca) } : {});
 }
 
+function overTls({ ca, certificate, key }) {
+    const options = { transport: 'tls', ca: fs.readFileSync(ca) };
+    if (!certificate) return options;
+    return { ...options, enable_sasl_external: true, cert: fs.readFileSync(certificate), key: fs.readFileSync(key) };
+}
+
 async function connect(command) {
     reconnecting = Boolean(command.reconnect);
     const options = { host: command.host, port: command.port, reconnect: reconnecting ? RECONNECT_MS : false };
     if (command.user) Object.assign(options, { username: command.user, password: command.password });
+    if (command.token) Object.assign(options, { username: command.user, token: command.token });
     if (command.container) options.container_id = command.container;
+    if (command.ca && !command.websocket) Object.assign(options, overTls(command));
     if (command.websocket) options.connection_details = overWebSocket(command);
     await until((resolve) => {
         connection = container.connect(options);

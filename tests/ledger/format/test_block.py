@@ -26,7 +26,7 @@ from postroom.ledger.format.headers import (
     encode_block,
 )
 from postroom.ledger.format.layout import ARRIVAL_DTYPE, GROUP_DTYPE, RANGE_DTYPE, TRANSITION_DTYPE
-from postroom.ledger.format.records import LATER_DEFINING_TYPES, ArrivalFlag, RecordType
+from postroom.ledger.format.records import DEFINING_TYPES, ArrivalFlag, RecordType
 from tests.ledger.entry_records import arrival_of, event_of, put, put_chunks
 
 u8, u16 = st.integers(0, 2**8 - 1), st.integers(0, 2**16 - 1)
@@ -109,8 +109,8 @@ def test_event_fields_survive(events: list[dict[str, int]], detail: bytes) -> No
     builder = BlockBuilder(1, 5)
     for event in events:
         fields = {name: value for name, value in event.items() if name not in WHOSE}
-        for told in (b"", detail):
-            builder.entry_event(*(event[name] for name in WHOSE), event_of(**fields, detail=told))
+        for written in (b"", detail):
+            builder.entry_event(*(event[name] for name in WHOSE), event_of(**fields, detail=written))
     parts = taken(builder)
     rows = np.frombuffer(parts.transitions, TRANSITION_DTYPE)
     for number, row in enumerate(rows):
@@ -132,8 +132,7 @@ def test_record_fields_survive(
     fields = ("type", "serial", "queue", "holder", "holder_kind", "event")
     assert tuple(int(row[name]) for name in fields) == (type, serial, queue, holder, kind, event)
     assert name_of(row, parts, "detail") == detail
-    defines = RecordType.QUEUE_DEFINED <= type <= RecordType.LEASE_RELEASED
-    defines |= LATER_DEFINING_TYPES[0] <= type <= LATER_DEFINING_TYPES[1]
+    defines = any(first <= type <= last for first, last in DEFINING_TYPES)
     assert [(d.record, d.detail) for d in parts.dictionary] == [(parts.transitions, detail)] * defines
 
 

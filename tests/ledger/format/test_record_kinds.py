@@ -17,7 +17,7 @@ from postroom.ledger.format.records import RecordType
 BLOCK = 512
 """Of the C version."""
 
-SPOTS = np.dtype(
+AWRY_DTYPE = np.dtype(
     {
         "names": ["colour", "size", "name", "far"],
         "formats": ["u1", "u1", "<u2", "<u8"],
@@ -25,15 +25,15 @@ SPOTS = np.dtype(
         "itemsize": 18,
     }
 )
-"""A layout whose fields lie awry, those that tell apart at its end."""
-SPOTTED = Layout(SPOTS, key=("size", "colour"), taken=("name", "far", "size"))
+"""A layout whose fields lie awry, those of the key at its end."""
+AWRY = Layout(AWRY_DTYPE, key=("size", "colour"), taken=("name", "far", "size"))
 
 layouts = st.sampled_from(
     [
         (TRANSITION_DTYPE, CHANGES, ("type", "event", "flags"), None),
         (TRANSITION_DTYPE, CHANGES, ("type", "event", "flags"), int(RecordType.ENTRY_EVENT)),
         (ARRIVAL_DTYPE, ARRIVALS, ("message_id_type", "event", "priority"), None),
-        (SPOTS, SPOTTED, ("size", "colour"), None),
+        (AWRY_DTYPE, AWRY, ("size", "colour"), None),
     ]
 )
 counts = st.one_of(st.integers(0, 20), st.sampled_from([BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK]))

@@ -375,20 +375,20 @@ def test_a_file_that_is_replaced_under_the_reader(
     get(ledger, dying)
     ledger.flush()
     listed = BodyFiles._list
-    looks: list[str] = []
+    holding: list[str] = []
 
     def list_and_change(files: BodyFiles) -> list[BodiesFile]:
         found = listed(files)
         [name] = [file.name for file in found if file.first_position <= kept <= file.last_position]
-        looks.append(name)
-        if len(looks) == 1:
+        holding.append(name)
+        if len(holding) == 1:
             age(ledger, kept, {"journal": "bodies", "bodies": "packed", "packed": ""}[held_in], name)
         return found
 
     monkeypatch.setattr(BodyFiles, "_list", list_and_change)
     found = BodyReader(tmp_path).read(serials(kept), durable_through=ledger.durable_through)
     assert bodies_of(found) == [b"kept" * 100]
-    assert looks[0].endswith(held_in) and len(set(looks)) == 2
+    assert holding[0].endswith(held_in) and len(set(holding)) == 2
     ledger.close()
 
 

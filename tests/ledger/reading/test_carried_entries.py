@@ -1,4 +1,4 @@
-"""The real ledger with its history dropped: a checkpoint tells of what is older and alive."""
+"""The real ledger with its history dropped: a checkpoint has what is older and alive."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,19 +15,19 @@ from postroom.model.codes import State
 from tests.ledger.dropped_history import NOW_US, SMALL, commit, put, with_dropped_history
 
 
-def _told(folder: Path) -> tuple[LedgerReader, Carried | None]:
+def _with_carried(folder: Path) -> tuple[LedgerReader, Carried | None]:
     reader = LedgerReader(folder)
     return reader, carried(folder, reader.ledger_id.bytes, reader.first_position, reader.durable_through)
 
 
 def test_what_is_older_than_the_history_and_alive_is_told(tmp_path: Path) -> None:
     alive = with_dropped_history(tmp_path)
-    reader, told = _told(tmp_path)
-    assert told is not None
+    reader, entries = _with_carried(tmp_path)
+    assert entries is not None
     assert reader.first_position > alive[1]
     counts: dict[int, int] = {}
     ids: dict[int, bytes] = {}
-    for rows in told.blocks:
+    for rows in entries.blocks:
         assert rows.arrivals is not None
         assert rows.arrivals["position"].tolist() == rows["serial"].tolist()
         assert set(rows["to_state"].tolist()) <= {State.AVAILABLE}
@@ -36,7 +36,7 @@ def test_what_is_older_than_the_history_and_alive_is_told(tmp_path: Path) -> Non
     older = [serial for serial in alive if serial < reader.first_position]
     assert counts == dict.fromkeys(older, 0) | {alive[0]: 1}
     assert ids == {serial: b"id-%d" % (100 * number) for number, serial in enumerate(older)}
-    assert told.queue_names == {1: "orders"}
+    assert entries.queue_names == {1: "orders"}
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
@@ -64,13 +64,13 @@ def test_a_hole_in_the_history_is_no_damage_where_a_checkpoint_covers_it(tmp_pat
     with folder_of(tmp_path) as disk:
         vouched = read_superblock(disk)
         assert vouched is not None
-        SuperblockFile(disk, vouched).drops(middle.last_position)
+        SuperblockFile(disk, vouched).drops(middle.last_position, 0, 0)
         disk.remove(middle.name)
-    later, told = _told(tmp_path)
+    later, entries = _with_carried(tmp_path)
     assert later.first_position == middle.last_position + 1
-    assert told is not None
+    assert entries is not None
     kept = [number for number in alive if number < middle.first_position]
-    assert sorted(s for block in told.blocks for s in block["serial"].tolist()) == kept
+    assert sorted(s for block in entries.blocks for s in block["serial"].tolist()) == kept
 
 
 def test_without_dropped_history_nothing_is_carried(tmp_path: Path) -> None:
@@ -79,6 +79,6 @@ def test_without_dropped_history_nothing_is_carried(tmp_path: Path) -> None:
     put(ledger, b"x")
     commit(ledger)
     ledger.close()
-    reader, told = _told(tmp_path)
+    reader, entries = _with_carried(tmp_path)
     assert reader.first_position == 1
-    assert told is None
+    assert entries is None

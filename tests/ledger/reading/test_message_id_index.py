@@ -13,7 +13,7 @@ from tests.ledger.entry_records import GET, arrival_of
 from tests.ledger.retention.short_history import BODY, SECOND_US, Broker
 from tests.ledger.workload import START_US
 
-Told = tuple[bytes, bytes, int, bytes, int]
+Ids = tuple[bytes, bytes, int, bytes, int]
 
 
 class IdBroker(Broker):
@@ -21,19 +21,19 @@ class IdBroker(Broker):
 
     def __init__(self, options: LedgerOptions, keep_every: int) -> None:
         super().__init__(options, keep_every)
-        self.told: dict[int, Told] = {}
+        self.expected: dict[int, Ids] = {}
 
     def put(self, messages: int) -> None:
         builder = self.ledger.builder
         for _ in range(messages):
             self.count += 1
             builder.set_time(START_US + self.count * SECOND_US)
-            told = _ids_of(self.count)
+            own = _ids_of(self.count)
             arrival = arrival_of(1, BODY)
-            arrival.properties = MessageIds(*told)
+            arrival.properties = MessageIds(*own)
             serial = builder.arrival(arrival)
             if self.count % self.keep_every == 0:
-                self.told[serial] = told
+                self.expected[serial] = own
             else:
                 builder.entry_event(serial, 1, 0, GET)
             if self.count % 10 == 0:
@@ -42,25 +42,25 @@ class IdBroker(Broker):
                     pass
 
     def check_ids(self) -> None:
-        read = self.ledger.read_ids(list(self.told))
-        assert [_as_told(ids) for ids in read] == list(self.told.values())
-        found = self.ledger.hash_ids(np.array(list(self.told), np.uint64))
+        read = self.ledger.read_ids(list(self.expected))
+        assert [_as_tuple(ids) for ids in read] == list(self.expected.values())
+        found = self.ledger.hash_ids(np.array(list(self.expected), np.uint64))
         assert _hashes(found, MESSAGE_ID) == sorted(
-            (hash_id(told[1], told[2]), serial) for serial, told in self.told.items() if told[2]
+            (hash_id(own[1], own[2]), serial) for serial, own in self.expected.items() if own[2]
         )
         assert _hashes(found, UNIQUE_ID) == sorted(
-            (hash_id(told[0], 0), serial) for serial, told in self.told.items() if told[0]
+            (hash_id(own[0], 0), serial) for serial, own in self.expected.items() if own[0]
         )
 
 
-def _ids_of(number: int) -> Told:
+def _ids_of(number: int) -> Ids:
     """Some have all ids, some only one or the other."""
     unique = pack_unique_id("QM1", number) if number % 3 else b""
     message_type = 1 if number % 2 else 0
     return unique, b"m%d" % number if message_type else b"", message_type, b"c" * (number % 40), 2
 
 
-def _as_told(ids: MessageIds | None) -> Told:
+def _as_tuple(ids: MessageIds | None) -> Ids:
     assert ids is not None
     return (ids.unique_id, ids.message_id, ids.message_id_type, ids.correlation_id, ids.correlation_id_type)
 
@@ -91,16 +91,16 @@ def test_ids_are_found_in_journals_in_events_and_where_a_checkpoint_carries_them
 def test_a_child_has_the_ids_that_its_body_came_with() -> None:
     broker = IdBroker(LedgerOptions(reserve_bytes=0), keep_every=1)
     broker.put(1)
-    ((parent, told),) = broker.told.items()
+    ((parent, own),) = broker.expected.items()
     arrival = arrival_of(
         2, event=Event.DEAD_LETTER, flags=1 | 2 | 8, body_serial=parent, body_len=9, parent_serial=parent
     )
     child = broker.ledger.builder.arrival(arrival)
     broker.ledger.flush()
     read = broker.ledger.read_ids([child, parent, 999])
-    assert [_as_told(ids) for ids in read[:2]] == [told, told]
+    assert [_as_tuple(ids) for ids in read[:2]] == [own, own]
     assert read[2] is None
-    assert (hash_id(told[1], told[2]), child) in _hashes(
+    assert (hash_id(own[1], own[2]), child) in _hashes(
         broker.ledger.hash_ids(np.array([child], np.uint64)), MESSAGE_ID
     )
 

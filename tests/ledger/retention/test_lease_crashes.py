@@ -29,7 +29,7 @@ BLOCKS = 120
 MESSAGES_A_BLOCK = 10
 NAMES = ("a", "b", "c")
 
-Told = dict[str, Lease]
+Leases = dict[str, Lease]
 
 
 class Run:
@@ -40,7 +40,7 @@ class Run:
         self.disk = CutDisk()
         self.ledger = opened(self.disk, OPTIONS)
         self.now_us = START_US
-        self.told: dict[int, Told] = {self.ledger.durable_through: {}}
+        self.leases_after: dict[int, Leases] = {self.ledger.durable_through: {}}
         """The leases after each position that a crash may leave as the last."""
         self.acknowledged = self.ledger.durable_through
         self.bodies: list[tuple[int, int, int]] = []
@@ -90,8 +90,8 @@ class Run:
             pass
 
     def commit(self) -> None:
-        self.told = {self.acknowledged: self.told[self.acknowledged]}
-        self.told[self.ledger.builder.next_position - 1] = by_name(self.ledger)
+        self.leases_after = {self.acknowledged: self.leases_after[self.acknowledged]}
+        self.leases_after[self.ledger.builder.next_position - 1] = by_name(self.ledger)
         self.ledger.submit()
         self.ledger.maintenance_step()
         self.acknowledged = self.ledger.flush()
@@ -106,17 +106,17 @@ class Run:
     def check(self, survivor: SimDisk) -> None:
         """Recover; finish what was cut off; recover once more: the promises hold all along."""
         ledger = opened(survivor, OPTIONS)
-        told = self.told[ledger.recovered.next_position - 2]  # the new epoch wrote one record
-        self.hold_to(ledger, survivor, told)
+        expected = self.leases_after[ledger.recovered.next_position - 2]  # the new epoch wrote one record
+        self.hold_to(ledger, survivor, expected)
         while ledger.maintenance_step():
             pass
-        self.hold_to(ledger, survivor, told)
+        self.hold_to(ledger, survivor, expected)
         again = survivor.crash(self.random)
-        self.hold_to(opened(again, OPTIONS), again, told)
+        self.hold_to(opened(again, OPTIONS), again, expected)
 
-    def hold_to(self, ledger: Ledger, disk: SimDisk, told: Told) -> None:
-        assert by_name(ledger) == told
-        for lease in told.values():
+    def hold_to(self, ledger: Ledger, disk: SimDisk, expected: Leases) -> None:
+        assert by_name(ledger) == expected
+        for lease in expected.values():
             if lease.in_force:
                 self.kept += 1
                 assert history_begins(disk) <= lease.position
@@ -126,7 +126,7 @@ class Run:
                     assert ledger.read_bodies(places) == [BODY] * len(places)
 
 
-def by_name(ledger: Ledger) -> Told:
+def by_name(ledger: Ledger) -> Leases:
     return {lease.name: lease for lease in ledger.leases.all()}
 
 

@@ -305,7 +305,17 @@ def test_a_restart_finds_them_as_they_were(table: Table) -> None:
 
 
 def test_a_detail_of_a_later_version_is_read() -> None:
-    lease = Lease(1, "n", "", 1, False, 1, 1, START_US, START_US)
+    lease = Lease(
+        id=1,
+        name="n",
+        owner="",
+        position=1,
+        bodies=False,
+        duration_s=1,
+        max_bytes=1,
+        granted_us=START_US,
+        expires_us=START_US,
+    )
     detail = json.loads(lease.encode()) | {"colour": "red"}
     record = BlockBuilder()
     record.record(RecordType.LEASE_GRANTED, 0, 0, 1, 0, 0, json.dumps(detail).encode())
@@ -369,7 +379,17 @@ def test_nothing_goes_that_any_possible_past_keeps(steps: list[tuple[str, ...]])
 
 
 def test_what_is_written_is_what_a_lease_is() -> None:
-    lease = Lease(1, "n", "o", 2, True, 3, 4, 5, 6)
+    lease = Lease(
+        id=1,
+        name="n",
+        owner="o",
+        position=2,
+        bodies=True,
+        duration_s=3,
+        max_bytes=4,
+        granted_us=5,
+        expires_us=6,
+    )
     assert set(json.loads(lease.encode())) | {"id", "broken_position"} == {
         each.name for each in dataclasses.fields(Lease)
     }

@@ -7,7 +7,7 @@ from postroom.manager.administration.message_search import Wanted
 from postroom.manager.administration.message_states import ALL_STATES
 from postroom.manager.queues.queue import Queue
 from tests.manager.messages import put, text_of
-from tests.manager.store_face import Asked, ask
+from tests.manager.store_face import Recorder, perform
 from tests.manager.world import World, recount
 
 SMALL: dict[str, Any] = {"live_head": 8, "min_live_head": 4}
@@ -23,14 +23,14 @@ def wanted(selector: str = "", states: int = ALL_STATES, **named_by: Any) -> Wan
 
 def query(world: World, queue: Queue, selector: str = "", states: int = ALL_STATES) -> list[Any]:
     """Everything that a query finds, page by page."""
-    opened = ask(world, OpenCursor(queue, Asked(), wanted(selector, states), 0))
+    opened = perform(world, OpenCursor(queue, Recorder(), wanted(selector, states), 0))
     assert isinstance(opened, QueryAnswer)
     rows: list[Any] = []
     while len(rows) < opened.count:
-        page = ask(world, ReadCursor(queue, Asked(), opened.cursor, len(rows), 7, True))
+        page = perform(world, ReadCursor(queue, Recorder(), opened.cursor, len(rows), 7, True))
         assert page.rows
         rows += page.rows
-    ask(world, CloseCursor(queue, Asked(), opened.cursor))
+    perform(world, CloseCursor(queue, Recorder(), opened.cursor))
     return rows
 
 

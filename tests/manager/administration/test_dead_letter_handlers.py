@@ -34,7 +34,7 @@ from postroom.manager.kernel.errors import (
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.queues.queue import Queue
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.store_face import Asked, ask
+from tests.manager.store_face import Recorder, perform
 from tests.manager.world import MS, TestSink, World, recount
 
 DETAIL = b'{"rule":7}'
@@ -73,7 +73,7 @@ def put(world: World, queue: Queue, text: str = "text", size: int = 0, **head: A
 
 
 def page(world: World, queue: Queue, known: set[int]) -> list[int]:
-    return [int(noticed.serial) for noticed in ask(world, NoticeNew(queue, Asked(), known, Passed()))]
+    return [int(noticed.serial) for noticed in perform(world, NoticeNew(queue, Recorder(), known, Passed()))]
 
 
 def serials(world: World, queue: Queue) -> list[int]:
@@ -92,7 +92,7 @@ def only(world: World, queue: Queue) -> int:
 
 
 def relay(world: World, queue: Queue, serial: int, to: str, manager: str = "", keeps: bool = False) -> Any:
-    return ask(world, Relay(queue, Asked(), serial, (to, manager), keeps, DETAIL))
+    return perform(world, Relay(queue, Recorder(), serial, (to, manager), keeps, DETAIL))
 
 
 def taken(world: World, queue: Queue) -> Message:
@@ -137,7 +137,7 @@ def test_much_that_is_left_alone_is_not_looked_at_each_time() -> None:
     queue, passed, known = world.queue(), Passed(), set(range(100_000, 100_000 + MANY_KNOWN))
 
     def found() -> list[str]:
-        asker = Asked()
+        asker = Recorder()
         world.manager.submit_request(NoticeNew(queue, asker, known, passed), world.now_us)
         world.turn()
         if isinstance(asker.answer, NoMatchingMessage):
@@ -164,7 +164,7 @@ def test_much_that_is_left_alone_is_not_looked_at_each_time() -> None:
 
 def test_it_waits_for_something_to_come(world: World) -> None:
     queue = world.queue()
-    asker = Asked()
+    asker = Recorder()
     request = NoticeNew(queue, asker, set(), Passed())
     request.until_us = world.now_us + 1000 * MS
     world.manager.submit_request(request, world.now_us)
@@ -180,7 +180,7 @@ def test_it_waits_for_something_to_come(world: World) -> None:
 
 
 def test_the_time_is_up(world: World) -> None:
-    request = NoticeNew(world.queue(), asker := Asked(), set(), Passed())
+    request = NoticeNew(world.queue(), asker := Recorder(), set(), Passed())
     request.until_us = world.now_us + 1000 * MS
     world.manager.submit_request(request, world.now_us)
     world.turn(1000)
@@ -219,7 +219,7 @@ def test_without_its_header_the_rest_is_as_it_was(world: World, size: int, durab
     queue, target = world.queue(), world.queue("target")
     put(world, queue, size=size, durable=durable, priority=7, ttl_ms=60_000)
     relay(world, queue, only(world, queue), "target", "HERE")
-    (row,) = [noticed.fields for noticed in ask(world, NoticeNew(target, Asked(), set(), Passed()))]
+    (row,) = [noticed.fields for noticed in perform(world, NoticeNew(target, Recorder(), set(), Passed()))]
     assert (row.priority, row.durable) == (7, durable)
     message = taken(world, target)
     assert annotations(message) == {"x-opt-own"}
@@ -293,7 +293,7 @@ def test_a_message_that_is_gone(world: World) -> None:
     with pytest.raises(NoMatchingMessage):
         relay(world, queue, serial, "target")
     with pytest.raises(NoMatchingMessage):
-        ask(world, Discard(queue, Asked(), serial, DETAIL))
+        perform(world, Discard(queue, Recorder(), serial, DETAIL))
     world.close(consumer)
     world.turn()
     assert only(world, queue) == serial
@@ -305,7 +305,7 @@ def test_a_message_that_is_gone(world: World) -> None:
 def test_one_message_away(world: World) -> None:
     queue = world.queue()
     put(world, queue)
-    assert ask(world, Discard(queue, Asked(), only(world, queue), DETAIL)) is True
+    assert perform(world, Discard(queue, Recorder(), only(world, queue), DETAIL)) is True
     assert queue.is_empty()
 
 
@@ -325,13 +325,15 @@ def test_the_ledger_is_whole_and_everything_is_there_after_a_restart(tmp_path: P
         relay(world, queue, serial, "target", keeps=True)
     for serial in numbers[20:30]:
         relay(world, queue, serial, "orders", "THERE")
-    ask(world, Discard(queue, Asked(), numbers[30], DETAIL))
+    perform(world, Discard(queue, Recorder(), numbers[30], DETAIL))
     for _ in range(2):
         world.restart()
         queue, target, transmission = (world.manager.queues[each] for each in ("q", "target", "THERE"))
         assert [int(each.statistics.depth) for each in (queue, target, transmission)] == [9, 20, 10]
         world.maintain()
-    (first, *_) = (noticed.fields for noticed in ask(world, NoticeNew(target, Asked(), set(), Passed())))
+    (first, *_) = (
+        noticed.fields for noticed in perform(world, NoticeNew(target, Recorder(), set(), Passed()))
+    )
     assert first.annotation("x-opt-own") == "kept" and first.annotation(DEAD_LETTER) is None
     world.check_whole(tmp_path)
 
@@ -344,7 +346,7 @@ def test_the_event_says_why() -> None:
     put(world, queue, "b")
     first, second = serials(world, queue)
     relay(world, queue, first, "target")
-    ask(world, Discard(queue, Asked(), second, DETAIL))
+    perform(world, Discard(queue, Recorder(), second, DETAIL))
     fields = [json.loads(detail) for detail in world.details if detail.startswith(b'{"rule"')]
     assert fields == [{"rule": 7}, {"rule": 7}]
 

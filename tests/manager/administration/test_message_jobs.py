@@ -32,7 +32,7 @@ from tests.manager.administration.message_management import (
 )
 from tests.manager.messages import available_entries, put
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.store_face import Asked, ask
+from tests.manager.store_face import Recorder, perform
 from tests.manager.world import World
 
 BIG = MAX_ONWARD_BYTES * 2 // 3
@@ -52,7 +52,7 @@ def on(entry: Entry, action: str, to: str = "") -> Action:
 
 
 def act(world: World, queue: Queue, actions: list[Action]) -> Acted:
-    done = ask(world, Act(queue, Asked(), actions))
+    done = perform(world, Act(queue, Recorder(), actions))
     assert isinstance(done, Acted)
     return done
 
@@ -283,7 +283,7 @@ def test_after_a_crash_all_of_a_request_has_been_done_or_nothing(seed: int) -> N
         for entry in available_entries(queue)
     ]
     moved = sum(action.action == "forward" for action in planned)
-    world.manager.submit_request(Act(queue, Asked(), planned), world.now_us)
+    world.manager.submit_request(Act(queue, Recorder(), planned), world.now_us)
     effects = world.manager.take_effects()
     world._commit()
     for read in effects.id_reads:

@@ -42,7 +42,7 @@ from tests.manager.administration.message_management import (
 )
 from tests.manager.messages import put, text_of, texts
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.store_face import Asked, StoreFace, ask
+from tests.manager.store_face import Recorder, StoreFace, perform
 from tests.manager.world import MS, TestSink, World, a_head
 
 
@@ -58,21 +58,23 @@ def by_id(message_id: str) -> Wanted:
 
 
 def delete(world: World, queue: Queue, selector: str = "", if_paused: bool = False) -> int:
-    done = ask(world, DeleteMessages(queue, Asked(), wanted(selector), if_paused))
+    done = perform(world, DeleteMessages(queue, Recorder(), wanted(selector), if_paused))
     assert isinstance(done, Changed)
     return int(done.count)
 
 
 def move(world: World, queue: Queue, to: Queue, selector: str = "", **options: Any) -> Changed:
     options = {"if_paused": False, "in_pieces": False, **options}
-    done = ask(world, MoveMessages(queue, Asked(), wanted(selector), ResolvedName(to, None), **options))
+    done = perform(
+        world, MoveMessages(queue, Recorder(), wanted(selector), ResolvedName(to, None), **options)
+    )
     assert isinstance(done, Changed)
     return done
 
 
 def replay(world: World, queue: Queue, to: str = "", which: Wanted | None = None, **options: Any) -> Changed:
     options = {"if_paused": False, "in_pieces": False, **options}
-    done = ask(world, Replay(queue, Asked(), which or wanted(), to, **options))
+    done = perform(world, Replay(queue, Recorder(), which or wanted(), to, **options))
     assert isinstance(done, Changed)
     return done
 
@@ -159,26 +161,26 @@ def test_a_bad_selector_is_refused() -> None:
 def test_what_has_ended_since_the_query_is_told_as_gone(world: World) -> None:
     queue = world.queue()
     numbered(world, queue, 3)
-    opened = ask(world, OpenCursor(queue, Asked(), wanted(), 0))
+    opened = perform(world, OpenCursor(queue, Recorder(), wanted(), 0))
     consumer = world.consumer(queue, 1)
     world.turn()
     world.accept(consumer, world.held(consumer)[0])
     world.turn()
-    page = ask(world, ReadCursor(queue, Asked(), opened.cursor, 0, 10, True))
+    page = perform(world, ReadCursor(queue, Recorder(), opened.cursor, 0, 10, True))
     assert [row.entry is None for row in page.rows] == [True, False, False]
 
 
 def test_a_cursor_runs_out(world: World) -> None:
     queue = world.queue()
     numbered(world, queue, 3)
-    opened = ask(world, OpenCursor(queue, Asked(), wanted(), 1000 * MS))
+    opened = perform(world, OpenCursor(queue, Recorder(), wanted(), 1000 * MS))
     world.turn(999)
-    ask(world, ReadCursor(queue, Asked(), opened.cursor, 0, 1, False))
+    perform(world, ReadCursor(queue, Recorder(), opened.cursor, 0, 1, False))
     world.turn(999)
-    ask(world, ReadCursor(queue, Asked(), opened.cursor, 0, 1, False))
+    perform(world, ReadCursor(queue, Recorder(), opened.cursor, 0, 1, False))
     world.turn(1001)
     with pytest.raises(CursorUnknown, match="time-out"):
-        ask(world, ReadCursor(queue, Asked(), opened.cursor, 0, 1, False))
+        perform(world, ReadCursor(queue, Recorder(), opened.cursor, 0, 1, False))
 
 
 def test_bounds_of_cursors() -> None:
@@ -186,31 +188,31 @@ def test_bounds_of_cursors() -> None:
     queue = world.queue()
     numbered(world, queue, 6)
     with pytest.raises(LimitExceeded, match="max_cursor_entries"):
-        ask(world, OpenCursor(queue, Asked(), wanted(), 0))
-    few = [ask(world, OpenCursor(queue, Asked(), wanted("n < 2"), 0)) for _ in range(2)]
+        perform(world, OpenCursor(queue, Recorder(), wanted(), 0))
+    few = [perform(world, OpenCursor(queue, Recorder(), wanted("n < 2"), 0)) for _ in range(2)]
     with pytest.raises(LimitExceeded, match="max_message_cursors"):
-        ask(world, OpenCursor(queue, Asked(), wanted("n < 2"), 0))
-    ask(world, CloseCursor(queue, Asked(), few[0].cursor))
-    ask(world, OpenCursor(queue, Asked(), wanted("n < 2"), 0))
+        perform(world, OpenCursor(queue, Recorder(), wanted("n < 2"), 0))
+    perform(world, CloseCursor(queue, Recorder(), few[0].cursor))
+    perform(world, OpenCursor(queue, Recorder(), wanted("n < 2"), 0))
 
 
 def test_a_cursor_belongs_to_its_queue(world: World) -> None:
     queue, other = world.queue(), world.queue("other")
-    opened = ask(world, OpenCursor(queue, Asked(), wanted(), 0))
+    opened = perform(world, OpenCursor(queue, Recorder(), wanted(), 0))
     with pytest.raises(CursorUnknown):
-        ask(world, ReadCursor(other, Asked(), opened.cursor, 0, 1, False))
+        perform(world, ReadCursor(other, Recorder(), opened.cursor, 0, 1, False))
 
 
 def test_one_message_by_id_or_serial(world: World) -> None:
     face = StoreFace(world)
     face.put(b"a", message_id="m1")
     face.put(b"b", message_id="m2", correlation_id="c")
-    (row,) = ask(world, ShowMessage(face.queue, Asked(), by_id("m2"), True)).rows
+    (row,) = perform(world, ShowMessage(face.queue, Recorder(), by_id("m2"), True)).rows
     assert (row.body, row.ids.correlation_id) == (b"b", b"c")
-    (same,) = ask(world, ShowMessage(face.queue, Asked(), wanted(serial=int(row.serial)), False)).rows
+    (same,) = perform(world, ShowMessage(face.queue, Recorder(), wanted(serial=int(row.serial)), False)).rows
     assert same.ids.message_id == b"m2" and same.body is None
     with pytest.raises(NoMatchingMessage):
-        ask(world, ShowMessage(face.queue, Asked(), by_id("m3"), True))
+        perform(world, ShowMessage(face.queue, Recorder(), by_id("m3"), True))
 
 
 # -- deleting
@@ -279,7 +281,7 @@ def test_a_move_keeps_what_a_message_is(world: World) -> None:
     (arrival,) = [row for row in getattr(world, "arrivals", []) if row["priority"] == 7][1:] or [None]
     if arrival is not None:
         assert arrival["message_id_len"] == 2
-    (shown,) = ask(world, ShowMessage(target, Asked(), by_id("m1"), True)).rows
+    (shown,) = perform(world, ShowMessage(target, Recorder(), by_id("m1"), True)).rows
     assert shown.body == b"plain"
     consumer = world.consumer(target, 10)
     assert sorted(world.turn()) == [b"plain", b"volatile"]
@@ -339,7 +341,7 @@ def test_moved_messages_wake_consumers(world: World) -> None:
     source, target = world.queue("a"), world.queue("b")
     numbered(world, source, 3)
     world.consumer(target, 10)
-    asker = Asked()
+    asker = Recorder()
     request = MoveMessages(source, asker, wanted(), ResolvedName(target, None), False, False)
     world.manager.submit_request(request, world.now_us)
     assert texts(world.turn()) == ["0", "1", "2"]
@@ -459,7 +461,7 @@ def test_after_a_crash_all_or_nothing_has_been_moved(seed: int) -> None:
     numbered(world, source, 40)
     put(world, source, "unborn", head={"delivery_delay_ms": 60_000}, n=1)
     world.turn()
-    asker = Asked()
+    asker = Recorder()
     world.manager.submit_request(
         MoveMessages(source, asker, wanted(), ResolvedName(target, None), False, False), world.now_us
     )
@@ -571,12 +573,12 @@ def test_a_dead_letter_is_found_by_its_message_id(durable: bool) -> None:
     face = StoreFace(world, "q", dead_letter_queue="dead")
     face.put(b"x", message_id="m1", durable=durable)
     with pytest.raises(NoMatchingMessage):  # the index of ids is there, and learns of what comes
-        ask(world, ShowMessage(dead, Asked(), by_id("m1"), False))
+        perform(world, ShowMessage(dead, Recorder(), by_id("m1"), False))
     consumer = world.consumer(face.queue, 1)
     world.turn()
     world.manager.reject(consumer, world.held(consumer)[0], "", "", world.now_us)
     world.turn()
-    (row,) = ask(world, ShowMessage(dead, Asked(), by_id("m1"), True)).rows
+    (row,) = perform(world, ShowMessage(dead, Recorder(), by_id("m1"), True)).rows
     assert (row.body, row.parent_queue) == (b"x", "q")
 
 
@@ -590,7 +592,7 @@ def imported(world: World, queue: Queue, *given: tuple[str, str], overrides: boo
         head = scan_head(payload)
         head.durable = True
         messages.append((head, payload[head.bare_offset :]))
-    done = ask(world, ImportMessages(queue, Asked(), world._producer, messages, overrides))
+    done = perform(world, ImportMessages(queue, Recorder(), world._producer, messages, overrides))
     assert isinstance(done, Imported)
     return done
 
@@ -643,7 +645,7 @@ def test_an_import_stays_within_the_bounds_of_sends() -> None:
     plain = world.queue()
     head, body = a_head(durable=False), Message(body=Data([b"x"])).encode()
     with pytest.raises(LimitExceeded, match="max_volatile_bytes"):
-        ask(world, ImportMessages(plain, Asked(), world._producer, [(head, body)], False))
+        perform(world, ImportMessages(plain, Recorder(), world._producer, [(head, body)], False))
     small = world.queue("small", max_message_bytes=1)
     with pytest.raises(MessageTooLarge):
         imported(world, small, ("m1", "a"))

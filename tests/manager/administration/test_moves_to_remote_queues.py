@@ -16,7 +16,7 @@ from postroom.manager.names.remote_queues import RemoteQueueDefinition
 from postroom.manager.queues.queue import Queue
 from postroom.model.codes import Outcome
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.store_face import Asked
+from tests.manager.store_face import Recorder
 
 BIG = 300 << 10
 
@@ -38,12 +38,14 @@ class World(LedgerWorld):
 
     def move(self, to: str, in_pieces: bool = False) -> Changed:
         destination = self.manager.names.taker(to)
-        return self.ask(MoveMessages(self.source, Asked(), Wanted(ALL_STATES), destination, False, in_pieces))
+        return self.perform(
+            MoveMessages(self.source, Recorder(), Wanted(ALL_STATES), destination, False, in_pieces)
+        )
 
     def replay(self, queue: Queue, to: str) -> Changed:
-        return self.ask(Replay(queue, Asked(), Wanted(ALL_STATES), to, False, False))
+        return self.perform(Replay(queue, Recorder(), Wanted(ALL_STATES), to, False, False))
 
-    def ask(self, request: Any) -> Changed:
+    def perform(self, request: Any) -> Changed:
         self.manager.submit_request(request, self.now_us)
         self.turn()
         answer = request.target.answer

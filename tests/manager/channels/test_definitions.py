@@ -329,8 +329,8 @@ def test_readers_see_definitions_and_states(receiver: Receiver) -> None:
         known = [segment.definitions(reader.durable_through) for _, segment, _ in reader.chunks()][-1]
     channel = receiver.manager.channels.find(CHANNEL)
     assert known.channels == {int(channel.id): RECEIVER.to_ledger()}
-    assert {said.get("ledger") for said in known.channel_states.values()} == {None, "0a"}
-    assert all(said["sequence"] == 4 for said in known.channel_states.values())
+    assert {state.get("ledger") for state in known.channel_states.values()} == {None, "0a"}
+    assert all(state["sequence"] == 4 for state in known.channel_states.values())
     assert RecordType.CHANNEL_STATE == 20
 
 

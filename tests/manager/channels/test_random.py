@@ -28,8 +28,8 @@ class Ends:
         self.answered: list[Sent | Batch] = []
         """Fast messages that were put there, and batches that were committed: these are answered when that
         is durable."""
-        self.asked: list[Batch] = []
-        self.unasked: list[Sent] = []
+        self.requested: list[Batch] = []
+        self.unrequested: list[Sent] = []
         """Of the batch that is being filled."""
         self.sent: list[tuple[bytes, bool]] = []
         self.transient: set[bytes] = set()
@@ -69,19 +69,19 @@ class Ends:
             return
         for sent in self.sender.take(count):
             self.wire.append(sent)
-            self.unasked.append(sent)
-            if len(self.unasked) == self.batch_size:
+            self.unrequested.append(sent)
+            if len(self.unrequested) == self.batch_size:
                 self.end_batch()
 
     def end_batch(self) -> None:
-        numbered = [sent.sequence for sent in self.unasked if not sent.fast]
+        numbered = [sent.sequence for sent in self.unrequested if not sent.fast]
         if self.sender.end is not None and numbered:
             batch = self.sender.end_batch(numbered[-1])
             assert batch.count == len(numbered)
-            self.asked.append(batch)
+            self.requested.append(batch)
             self.wire.append(batch)
-        if self.sender.end is not None and (numbered or len(self.unasked) == self.batch_size):
-            self.unasked = []
+        if self.sender.end is not None and (numbered or len(self.unrequested) == self.batch_size):
+            self.unrequested = []
 
     def arrive(self, count: int) -> None:
         """The receiver takes some of what has come."""
@@ -102,8 +102,8 @@ class Ends:
         self.receiver.turn()
         while self.answered and self.receiver.end is not None and self.sender.end is not None:
             answer = self.answered.pop(0)
-            if isinstance(answer, Batch) and answer in self.asked:
-                self.asked.remove(answer)
+            if isinstance(answer, Batch) and answer in self.requested:
+                self.requested.remove(answer)
                 self.sender.confirm(answer)
             elif isinstance(answer, Sent) and answer in self.sender.outside:
                 self.sender.taken(answer)
@@ -117,14 +117,14 @@ class Ends:
     def lose_sender(self) -> None:
         """The sender's end hears that the link is lost."""
         self.sender.stop()
-        self.asked, self.unasked = [], []
+        self.requested, self.unrequested = [], []
 
     def refuse(self) -> None:
         """The receiver ends the link, once it has answered what it has."""
         if self.connected:
             self.answers()
-            self.sender.told_off()
-            self.asked, self.unasked = [], []
+            self.sender.partner_ended()
+            self.requested, self.unrequested = [], []
             self.lose_receiver()
             sync = self.sender.manager.channels.sync(CHANNEL)
             assert sync.in_doubt is None and not self.sender.manager.queue(THERE).held
@@ -135,7 +135,7 @@ class Ends:
 
     def crash_sender(self) -> None:
         self.sender.crash()
-        self.asked, self.unasked = [], []
+        self.requested, self.unrequested = [], []
 
     def crash_receiver(self) -> None:
         self.receiver.crash()

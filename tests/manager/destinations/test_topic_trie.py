@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.manager.destinations.topic_trie import Patterns
+from postroom.manager.destinations.topic_subscriptions import Patterns
 from postroom.manager.kernel.options import QueueDefinition
 from postroom.manager.kernel.statistics import HeldByAll
 from postroom.manager.queues.queue import Subscription

@@ -76,22 +76,22 @@ class _Reader(ast.NodeVisitor):
             return True
         if of.id == "self" and self._class:
             return self._class in self._entries
-        said = set(self._types.get(of.id, "object").replace("|", " ").split()) - {"None"}
-        return bool(said & (self._entries | UNKNOWN))
+        types = set(self._types.get(of.id, "object").replace("|", " ").split()) - {"None"}
+        return bool(types & (self._entries | UNKNOWN))
 
     def _find(self, node: ast.expr, text: str) -> None:
         self.found.append(f"{self.name}:{node.lineno}: {text}")
 
 
 def _types_in(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, str]:
-    """What the names in it are said to be; a name that is bound in two ways is anything."""
+    """The types of the names in it; a name that is bound in two ways is anything."""
     found: dict[str, str] = {}
     arguments = function.args
     for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         found[each.arg] = _annotation(each.annotation)
     for node in ast.walk(function):
-        for name, said in _bindings(node):
-            found[name] = said if found.get(name, said) == said else "object"
+        for name, type_name in _bindings(node):
+            found[name] = type_name if found.get(name, type_name) == type_name else "object"
     return found
 
 
@@ -109,10 +109,10 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, str]]:
                 yield each.id, "object"
 
 
-def _annotation(said: ast.expr | None) -> str:
-    if said is None:
+def _annotation(expression: ast.expr | None) -> str:
+    if expression is None:
         return "object"
-    text = said.value if isinstance(said, ast.Constant) else ast.unparse(said)
+    text = expression.value if isinstance(expression, ast.Constant) else ast.unparse(expression)
     return str(text).strip("\"'")
 
 

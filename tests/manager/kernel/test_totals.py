@@ -13,7 +13,7 @@ from tests.manager.world import World
 QUEUES = ("a", "b")
 
 
-def told(world: World) -> dict[str, int]:
+def totals_of(world: World) -> dict[str, int]:
     return totals.totals(world.manager.core)
 
 
@@ -58,7 +58,7 @@ def test_sums_over_all_queues_are_exact_and_know_the_highest_depth(steps: list[t
         step(world, what, name, delay_ms)
         put += what == "put"
         highest = max(highest, before + (what == "put"), held(world))
-        shown = told(world)
+        shown = totals_of(world)
         for slot in SLOT_NAMES[1:]:
             counts = [queue.statistics.slots()[slot] for queue in world.manager.queues.values()]
             assert shown[f"messages_{slot}"] == sum(count for count, _ in counts)
@@ -67,7 +67,7 @@ def test_sums_over_all_queues_are_exact_and_know_the_highest_depth(steps: list[t
         assert (shown["messages_high"], shown["bytes_high"]) == (highest, 4 * highest)
         assert shown["messages_received"] == put
     totals.reset(world.manager.core)
-    assert told(world)["messages_high"] == held(world)
+    assert totals_of(world)["messages_high"] == held(world)
 
 
 def test_what_is_there_after_a_restart_is_held_by_all() -> None:
@@ -76,5 +76,5 @@ def test_what_is_there_after_a_restart_is_held_by_all() -> None:
         world.put(world.queue(name), b"body")
     world.turn()
     world.restart()
-    shown = told(world)
+    shown = totals_of(world)
     assert (shown["messages_current"], shown["messages_high"], shown["messages_received"]) == (2, 2, 0)

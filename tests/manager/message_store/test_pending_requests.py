@@ -19,7 +19,7 @@ from postroom.manager.message_store.pending_requests import store_requests_of
 from postroom.manager.queues.store_holders import NO_CONFIRM_ID
 from postroom.model.codes import State
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.store_face import Asked, StoreFace, a_filter, told
+from tests.manager.store_face import Recorder, StoreFace, a_filter, rows_of
 from tests.manager.world import World
 
 
@@ -30,10 +30,10 @@ def waiting(world: World) -> int:
 def test_who_waits_gets_the_first_that_matches(world: World, face: StoreFace) -> None:
     high, any_one = face.wait(1000, priority=9), face.wait(1000)
     face.put(b"low", priority=1)
-    assert told(any_one.result())[0][1] == b"low"
+    assert rows_of(any_one.result())[0][1] == b"low"
     assert high.answer is None
     uid = face.put(b"high", priority=9)
-    assert told(high.result()) == [(uid, b"high")]
+    assert rows_of(high.result()) == [(uid, b"high")]
     assert waiting(world) == 0
 
 
@@ -52,7 +52,7 @@ def test_a_message_that_comes_back_is_given_to_who_waits(world: World, face: Sto
     face.get(confirm=3)
     pending = face.wait(1000, confirm=4)
     face.undo(3)
-    assert told(pending.result()) == [(uid, b"x")]
+    assert rows_of(pending.result()) == [(uid, b"x")]
     assert face.queue.statistics.slots()["unacknowledged"] == (1, 1)
 
 
@@ -64,7 +64,7 @@ def test_consumers_come_before_who_waits(world: World, face: StoreFace) -> None:
     assert pending.answer is None
     world.put(face.queue, b"2")
     world.turn()
-    assert told(pending.result())[0][1] == b"2"
+    assert rows_of(pending.result())[0][1] == b"2"
 
 
 def test_who_has_gone_takes_nothing(world: World, face: StoreFace) -> None:
@@ -100,7 +100,7 @@ def test_one_read_serves_a_message_that_is_not_durable_yet() -> None:
     world.put(face.queue, b"fresh")
     pending = face.wait(0)
     world.turn()
-    assert told(pending.result())[0][1] == b"fresh"
+    assert rows_of(pending.result())[0][1] == b"fresh"
 
 
 def test_pausing_holds_for_the_store_as_for_others(world: World, face: StoreFace) -> None:
@@ -118,18 +118,18 @@ def test_pausing_holds_for_the_store_as_for_others(world: World, face: StoreFace
     assert pending.answer is None
     world.manager.resume(face.queue, "consumption", world.now_us)
     world.turn()
-    assert told(pending.result()) == [(uid, b"1")]
+    assert rows_of(pending.result()) == [(uid, b"1")]
 
 
 # Listening.
 
 
-def position_of(requested: Asked) -> int:
+def position_of(requested: Recorder) -> int:
     return requested.result().after[0]
 
 
-def listened(requested: Asked) -> list[tuple[str, int]]:
-    return [uid for uid, _ in told(requested.result())]
+def listened(requested: Recorder) -> list[tuple[str, int]]:
+    return [uid for uid, _ in rows_of(requested.result())]
 
 
 def test_a_listener_hears_what_becomes_available(world: World, face: StoreFace) -> None:
@@ -252,11 +252,11 @@ def test_pages_of_a_browse(world: World) -> None:
     seen: list[Any] = []
     after: list[int] = []
     while True:
-        asked = Asked()
-        face.begin(Browse(face.queue, asked, a_filter(), True, after, 2), asked)
+        recorder = Recorder()
+        face.begin(Browse(face.queue, recorder, a_filter(), True, after, 2), recorder)
         world.turn()
-        seen += [uid for uid, _ in told(asked.result())]
-        after = asked.result().after
+        seen += [uid for uid, _ in rows_of(recorder.result())]
+        after = recorder.result().after
         if not after:
             break
     assert seen == expected
@@ -267,10 +267,10 @@ def test_a_page_is_bounded_in_bytes() -> None:
     face = StoreFace(world)
     for _ in range(5):
         face.put(bytes(60))
-    asked = Asked()
-    face.begin(Browse(face.queue, asked, a_filter(), False, [], 1000), asked)
+    recorder = Recorder()
+    face.begin(Browse(face.queue, recorder, a_filter(), False, [], 1000), recorder)
     world.turn()
-    assert len(told(asked.result())) == 1 and asked.result().after
+    assert len(rows_of(recorder.result())) == 1 and recorder.result().after
 
 
 @pytest.mark.parametrize("verb", ["confirm_put", "confirm_get", "delete"])
@@ -349,15 +349,15 @@ def test_only_so_many_requests_have_bodies_in_memory() -> None:
     for number in range(4):
         face.put(b"%d" % number)
     world.fetches = 0
-    asked = []
+    recorders = []
     for _ in range(3):
-        asked.append(Asked())
-        face.begin(Browse(face.queue, asked[-1], a_filter(), False, [], 1000), asked[-1])
+        recorders.append(Recorder())
+        face.begin(Browse(face.queue, recorders[-1], a_filter(), False, [], 1000), recorders[-1])
     got = face.wait(1000, confirm=3, priority=9)
     core = world.manager.core
     assert (int(store_requests_of(core).readers), len(store_requests_of(core).stood_back)) == (1, 2)
     world.turn()
-    assert [len(told(each.result())) for each in asked] == [4, 4, 4]
+    assert [len(rows_of(each.result())) for each in recorders] == [4, 4, 4]
     assert got.answer is None and store_requests_of(core).readers == 0
     world.turn(1000)
     assert store_requests_of(core).count == 0

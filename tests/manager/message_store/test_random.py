@@ -14,7 +14,7 @@ from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.message_store.verbs import Delete, Get, Undo
 from postroom.model.codes import State
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.store_face import Asked, StoreFace, Uid, a_filter
+from tests.manager.store_face import Recorder, StoreFace, Uid, a_filter
 
 PUT, FREE, LOCKED, GOT, THROUGH = (
     State.PUT_UNCONFIRMED,
@@ -364,7 +364,7 @@ class StoreMachine(RuleBasedStateMachine):
         """What has no answer yet has not been."""
         queue, uid = self.face.queue, data.draw(st.sampled_from(UIDS))
         confirm = self._confirm_id(data)
-        asker = [Asked() for _ in range(3)]
+        asker = [Recorder() for _ in range(3)]
         for request in (
             Undo(queue, asker[0], confirm),
             Get(queue, asker[1], a_filter(), confirm, 0),

@@ -13,7 +13,6 @@ from postroom.ledger.reading.stats import stats
 from postroom.manager.headers.transmission_header import (
     TransmissionHeader,
     take_transmission,
-    with_transmission,
 )
 from postroom.manager.kernel.errors import (
     DefinitionInvalid,
@@ -28,8 +27,8 @@ from postroom.manager.kernel.errors import (
     QueueNotFound,
 )
 from postroom.manager.kernel.options import ManagerOptions
-from postroom.manager.names.name_resolution import MAX_DEFINITIONS, onward, resolve
-from postroom.manager.names.remote_queues import MAX_RESOLVED, RemoteQueueDefinition, ResolvedName, names_of
+from postroom.manager.names.name_resolution import MAX_DEFINITIONS, MAX_RESOLVED, names_of
+from postroom.manager.names.remote_queues import RemoteQueueDefinition, ResolvedName
 from postroom.model.mq import Reason, Undelivered
 from postroom.model.names import full_address, split_address
 from tests.manager.over_ledger import LedgerWorld
@@ -115,7 +114,7 @@ def test_where_a_name_leads(
     world: World, name: tuple[str, str], expected: tuple[str, tuple[str, str] | None]
 ) -> None:
     for _ in ("found", "kept in mind"):
-        destination = resolve(world.manager.core, *name)
+        destination = names_of(world.manager.core).resolve(*name)
         assert isinstance(destination, ResolvedName)
         header = destination.header
         record = None if header is None else (header.queue, header.queue_manager)
@@ -125,7 +124,7 @@ def test_where_a_name_leads(
 
 @pytest.mark.parametrize(("name", "reason"), LEADS_NOWHERE.items(), ids=map(str, LEADS_NOWHERE))
 def test_names_that_lead_nowhere(world: World, name: tuple[str, str], reason: Reason) -> None:
-    undelivered = resolve(world.manager.core, *name)
+    undelivered = names_of(world.manager.core).resolve(*name)
     assert isinstance(undelivered, Undelivered)
     assert undelivered.reason == reason, undelivered.description
     assert not undelivered.transient
@@ -142,21 +141,21 @@ def test_names_that_lead_nowhere(world: World, name: tuple[str, str], reason: Re
 def test_default_transmission_queue_that_is_none(default: str, reason: Reason) -> None:
     world = a_world(default_transmission_queue=default)
     world.queue("LOCAL")
-    undelivered = resolve(world.manager.core, "Q", "QM2")
+    undelivered = names_of(world.manager.core).resolve("Q", "QM2")
     assert isinstance(undelivered, Undelivered) and undelivered.reason == reason
 
 
 def test_names_that_are_too_long_are_not_kept_in_mind(world: World) -> None:
     for name in (("x" * 256, "QM2"), ("Q", "ü" * 128), ("x" * 256, "")):
-        undelivered = resolve(world.manager.core, *name)
+        undelivered = names_of(world.manager.core).resolve(*name)
         assert isinstance(undelivered, Undelivered) and undelivered.reason == Reason.UNKNOWN_OBJECT_NAME
-    assert isinstance(resolve(world.manager.core, "x" * 255, "QM2"), ResolvedName)
+    assert isinstance(names_of(world.manager.core).resolve("x" * 255, "QM2"), ResolvedName)
     assert len(names_of(world.manager.core).resolved) == 1
 
 
 def test_a_subscription_is_no_destination(world: World) -> None:
     world.queue("TOPIC::s", kind="subscription", topic="TOPIC", subscription="s")
-    undelivered = resolve(world.manager.core, "TOPIC::s", "")
+    undelivered = names_of(world.manager.core).resolve("TOPIC::s", "")
     assert isinstance(undelivered, Undelivered) and undelivered.reason == Reason.UNKNOWN_OBJECT_NAME
 
 
@@ -166,7 +165,7 @@ NAMES = ("a", "b", "c", "d", "e", THIS)
 some = st.sampled_from(("", *NAMES))
 definitions = st.dictionaries(
     st.sampled_from(NAMES[:-1]),
-    st.tuples(some, some, some).filter(lambda said: bool(said[0] or said[1])),
+    st.tuples(some, some, some).filter(lambda definition: bool(definition[0] or definition[1])),
 )
 queues = st.dictionaries(st.sampled_from(NAMES[:-1]), st.sampled_from(("normal", "transmission")))
 
@@ -181,9 +180,9 @@ def test_every_name_leads_somewhere_or_is_refused(
     for each, (rname, rqmname, xmitq) in defined.items():
         if each not in there:
             define(world, each, remote_queue=rname, remote_queue_manager=rqmname, transmission_queue=xmitq)
-    known = {each: said for each, said in defined.items() if each not in there}
+    known = {each: definition for each, definition in defined.items() if each not in there}
     expected = follow(known, there, default, name, manager)
-    found = resolve(world.manager.core, name, manager)
+    found = names_of(world.manager.core).resolve(name, manager)
     if isinstance(found, ResolvedName):
         header = found.header
         assert (found.queue.name, header and header.queue, header and header.queue_manager) == expected
@@ -196,7 +195,7 @@ def test_every_name_leads_somewhere_or_is_refused(
 def follow(
     known: dict[str, tuple[str, str, str]], there: dict[str, str], default: str, queue: str, manager: str
 ) -> tuple[str, str | None, str | None] | None:
-    """The same rules, told by recursion: the set of names that have been passed shows a circle."""
+    """The same rules by recursion: the set of names that have been passed shows a circle."""
 
     def step(
         queue: str, manager: str, passed: frozenset[tuple[str, str]]
@@ -231,8 +230,8 @@ def test_a_long_way_is_followed_and_a_longer_one_is_not() -> None:
     world.queue("END", usage="transmission")
     for number in range(MAX_DEFINITIONS + 1):
         define(world, f"A{number}", remote_queue_manager=f"A{number - 1}" if number else "END")
-    assert isinstance(resolve(world.manager.core, "Q", f"A{MAX_DEFINITIONS - 2}"), ResolvedName)
-    too_long = resolve(world.manager.core, "Q", f"A{MAX_DEFINITIONS}")
+    assert isinstance(names_of(world.manager.core).resolve("Q", f"A{MAX_DEFINITIONS - 2}"), ResolvedName)
+    too_long = names_of(world.manager.core).resolve("Q", f"A{MAX_DEFINITIONS}")
     assert isinstance(too_long, Undelivered) and too_long.reason == Reason.UNKNOWN_REMOTE_Q_MGR
     assert str(MAX_DEFINITIONS) in too_long.description
 
@@ -240,26 +239,26 @@ def test_a_long_way_is_followed_and_a_longer_one_is_not() -> None:
 def test_what_is_kept_in_mind_is_bounded_and_forgotten(world: World) -> None:
     names = names_of(world.manager.core)
     for number in range(MAX_RESOLVED + 10):
-        resolve(world.manager.core, f"Q{number}", "QM2")
+        names_of(world.manager.core).resolve(f"Q{number}", "QM2")
     assert len(names.resolved) <= MAX_RESOLVED
-    assert isinstance(resolve(world.manager.core, "Q", "QM2"), ResolvedName)
+    assert isinstance(names_of(world.manager.core).resolve("Q", "QM2"), ResolvedName)
     world.manager.delete_queue("QM2", False, False, world.now_us)
     world.manager.delete_queue("DEFAULT", False, False, world.now_us)
-    assert isinstance(resolve(world.manager.core, "Q", "QM2"), Undelivered)
+    assert isinstance(names_of(world.manager.core).resolve("Q", "QM2"), Undelivered)
     world.queue("QM2")
-    assert isinstance(resolve(world.manager.core, "Q", "QM2"), Undelivered)
+    assert isinstance(names_of(world.manager.core).resolve("Q", "QM2"), Undelivered)
     queue = world.manager.queue("QM2")
     world.manager.update_queue(replace(queue.definition, usage="transmission"), world.now_us)
-    assert isinstance(resolve(world.manager.core, "Q", "QM2"), ResolvedName)
+    assert isinstance(names_of(world.manager.core).resolve("Q", "QM2"), ResolvedName)
     world.put(queue)
     with pytest.raises(QueueInUse, match="usage"):
         world.manager.update_queue(replace(queue.definition, usage="normal"), world.now_us)
     define(world, "LATER", remote_queue="Q", remote_queue_manager="QM2")
-    assert isinstance(resolve(world.manager.core, "LATER", ""), ResolvedName)
+    assert isinstance(names_of(world.manager.core).resolve("LATER", ""), ResolvedName)
     world.manager.names.alter(RemoteQueueDefinition("LATER", "Q", "QM2", "NONE"), world.now_us)
-    assert isinstance(resolve(world.manager.core, "LATER", ""), Undelivered)
+    assert isinstance(names_of(world.manager.core).resolve("LATER", ""), Undelivered)
     world.manager.names.delete("LATER", world.now_us)
-    gone = resolve(world.manager.core, "LATER", "")
+    gone = names_of(world.manager.core).resolve("LATER", "")
     assert isinstance(gone, Undelivered) and gone.reason == Reason.UNKNOWN_OBJECT_NAME
 
 
@@ -435,9 +434,9 @@ def test_a_message_in_a_circle_comes_to_its_end() -> None:
         header, bare = take_transmission(stored)
         assert header is not None and bare != stored
         seen.append(int(header.hops))
-        found = resolve(here.manager.core, header.queue, header.queue_manager)
+        found = names_of(here.manager.core).resolve(header.queue, header.queue_manager)
         assert isinstance(found, ResolvedName)
-        on = onward(here.manager.core, found, header, bare)
+        on = names_of(here.manager.core).onward(found, header, bare)
         if isinstance(on, Undelivered):
             break
         stored, here, there = on, there, here
@@ -449,11 +448,11 @@ def test_a_message_in_a_circle_comes_to_its_end() -> None:
 
 def test_what_has_come_to_its_queue_manager_is_put_as_it_was(world: World) -> None:
     header = TransmissionHeader("LOCAL", THIS, 3)
-    found, bare = take_transmission(with_transmission(MESSAGE, header))
+    found, bare = take_transmission(header.put_on(MESSAGE))
     assert found == header
-    destination = resolve(world.manager.core, header.queue, header.queue_manager)
+    destination = names_of(world.manager.core).resolve(header.queue, header.queue_manager)
     assert isinstance(destination, ResolvedName)
-    assert onward(world.manager.core, destination, header, bare) == MESSAGE
+    assert names_of(world.manager.core).onward(destination, header, bare) == MESSAGE
 
 
 def test_errors_of_names_say_their_condition() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.quota_pool import STRETCH_SENDS, Line
 from postroom.manager.producing.blocked_sends import BlockedSend
-from postroom.manager.producing.message import Message
+from postroom.manager.producing.put import Message
 from postroom.manager.queues.queue import Queue
 from tests.manager.topic_world import TopicWorld
 from tests.manager.world import TestSink, World, a_head

@@ -59,7 +59,7 @@ class Reference:
         self.stored.append((waiting.queue, waiting.size))
         self.accepted.append(waiting.token)
 
-    def look(self) -> None:
+    def admit(self) -> None:
         """Let in until nobody can go in any more."""
         while True:
             found = next((w for w in self.line if self._may(w)), None)
@@ -116,7 +116,7 @@ class Blocking(RuleBasedStateMachine):
             for entry in self.world.held(consumer):
                 self.world.accept(consumer, entry)
                 self.reference.stored.remove((queue, int(entry.body_len)))
-                self.reference.look()
+                self.reference.admit()
             self.world.close(consumer)
             self._rest()
 
@@ -130,7 +130,7 @@ class Blocking(RuleBasedStateMachine):
             if not late:
                 break
             reference.line = [w for w in reference.line if w not in late]
-            reference.look()
+            reference.admit()
         self._rest()
 
     @rule(max_messages=st.integers(0, 8), max_bytes=st.sampled_from([-1, 40, 60, 120]))
@@ -141,21 +141,21 @@ class Blocking(RuleBasedStateMachine):
         if max_messages == 0:
             self._define(1, 40, create=False)
             reference.max_messages, reference.max_bytes = 1, 40
-        reference.look()
+        reference.admit()
         self._rest()
 
     @rule(link=st.integers(0, LINKS - 1))
     def lose(self, link: int) -> None:
         self.world.manager.withdraw_sends(self.links[link], self.world.now_us)
         self.reference.line = [w for w in self.reference.line if w.link != link]
-        self.reference.look()
+        self.reference.admit()
         self._rest()
 
     @rule(name=st.sampled_from(["a", "b"]))
     def purge(self, name: str) -> None:
         self.world.manager.purge_queue(name, self.world.now_us)
         self.reference.stored = [(q, s) for q, s in self.reference.stored if q != name]
-        self.reference.look()
+        self.reference.admit()
         self._rest()
 
     def _rest(self) -> None:

@@ -20,7 +20,7 @@ from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.units_of_order import ANNOTATION
 from tests.manager.messages import got, member, put, text_of, texts, turn
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.store_face import Asked, StoreFace, ask
+from tests.manager.store_face import Recorder, StoreFace, perform
 from tests.manager.world import TestSink, World
 
 TINY = ManagerOptions(live_head=4, min_live_head=2, body_cache_bytes=60, fetch_entries=3)
@@ -509,7 +509,7 @@ def test_a_delayed_member_that_is_moved_is_a_member_there() -> None:
     member(world, source, "unborn", head={"delivery_delay_ms": 1000})
     world.turn()
     where = world.manager.names.taker("units")
-    ask(world, MoveMessages(source, Asked(), Wanted(ALL_STATES), where, False, False))
+    perform(world, MoveMessages(source, Recorder(), Wanted(ALL_STATES), where, False, False))
     assert turn(world, 1100) == []
     assert slots(queue) == (0, 1)
     world.accept(consumer, world.held(consumer)[0])
@@ -584,7 +584,7 @@ def test_the_end_of_a_member_counts_the_next_as_current(world: World) -> None:
     world.turn(2000)
     assert slots(queue) == (1, 8)
     world.manager.pause(queue, "consumption", world.now_us)
-    ask(world, DeleteMessages(queue, Asked(), Wanted(mask_of(["visible"])), False))
+    perform(world, DeleteMessages(queue, Recorder(), Wanted(mask_of(["visible"])), False))
     world.turn()
     assert slots(queue) == (1, 7)
 
@@ -644,7 +644,7 @@ def test_a_moved_member_whose_body_must_be_read_waits_too() -> None:
     for number in range(20):
         member(world, source, str(number))
     where = world.manager.names.taker("units")
-    ask(world, MoveMessages(source, Asked(), Wanted(ALL_STATES), where, False, False))
+    perform(world, MoveMessages(source, Recorder(), Wanted(ALL_STATES), where, False, False))
     member(world, queue, "last")
     world.turn()
     assert slots(queue) == (1, 20)

@@ -13,7 +13,7 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import AccessRefused
 from postroom.manager.kernel.transaction import Transaction
 from tests.manager.random_commands.machine import FAVOURED, QUEUES, TEXTS, WITH_QUOTA, Machine, again
-from tests.manager.random_commands.reference_destination import ASKED_US
+from tests.manager.random_commands.reference_destination import REQUESTED_DELAY_US
 from tests.manager.world import MS, TestSink
 
 CREDITS = st.sampled_from([0, 1, 2, 5, 20, 20])
@@ -74,7 +74,7 @@ class Taking(Machine):
         consumer = data.draw(st.sampled_from([c for c in self.consumers if c.held and not c.suspended]))
         entry = data.draw(st.sampled_from(self.world.held(consumer)))
         transaction = self.a_transaction(within)
-        self._say(verb, consumer, entry, -1 if settled else 1, transaction)
+        self._settle(verb, consumer, entry, -1 if settled else 1, transaction)
         message = self.entries[entry]
         if transaction is None:
             del self.entries[entry]
@@ -91,13 +91,13 @@ class Taking(Machine):
         """Everything that a consumer holds, in order."""
         consumer = data.draw(st.sampled_from([c for c in self.consumers if c.held and not c.suspended]))
         for entry in self.world.held(consumer):
-            self._say(verb, consumer, entry, 1, None)
+            self._settle(verb, consumer, entry, 1, None)
             self.reference.settle(self.place_of(entry), self.entries.pop(entry), verb)
             self.rest()
 
     locals().update(again(settle_all, 6))
 
-    def _say(
+    def _settle(
         self, verb: str, consumer: Consumer, entry: Entry, token: int, transaction: Transaction | None
     ) -> None:
         manager, now_us = self.world.manager, self.world.now_us
@@ -108,7 +108,9 @@ class Taking(Machine):
         elif verb == "fail":
             manager.modify(consumer, entry, Modification(True), now_us, token, transaction)
         elif verb == "fail later":
-            manager.modify(consumer, entry, Modification(True, delay_us=ASKED_US), now_us, token, transaction)
+            manager.modify(
+                consumer, entry, Modification(True, delay_us=REQUESTED_DELAY_US), now_us, token, transaction
+            )
         elif verb == "not here":
             manager.modify(consumer, entry, Modification(False, True), now_us, token, transaction)
         else:

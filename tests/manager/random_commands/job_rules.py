@@ -9,7 +9,7 @@ from tests.manager.messages import available_entries
 from tests.manager.random_commands.machine import Machine, again
 from tests.manager.random_commands.reference_destination import Message, Place
 from tests.manager.random_commands.reference_moves import move, origin_of, refusals
-from tests.manager.store_face import Asked
+from tests.manager.store_face import Recorder
 
 UNKNOWN_SERIAL = 1 << 40
 DETAIL = detail_of("a job", "me")
@@ -51,7 +51,7 @@ class Acting(Machine):
         for entry in held if with_held else []:
             actions.append(Action("discard", "", DETAIL, entry.serial, entry.place, entry.ordinal, 0))
             expected.append("refused")
-        answer = self.ask(Act(self.queue(name), Asked(), actions))
+        answer = self.perform(Act(self.queue(name), Recorder(), actions))
         assert isinstance(answer, Acted)
         assert [ANSWERS[each] for each in answer.answers] == expected
         assert sum(map(len, answer.refusals.values())) == expected.count("refused")

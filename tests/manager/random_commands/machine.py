@@ -24,7 +24,7 @@ from tests.manager.over_ledger import LedgerWorld
 from tests.manager.random_commands.machine_queues import a_body, define
 from tests.manager.random_commands.reference_destination import GOT, HELD, Message, Place, TopicPlace
 from tests.manager.recount import BALANCED, check_counters, check_history
-from tests.manager.store_face import Asked, StoreFace
+from tests.manager.store_face import Recorder, StoreFace
 from tests.manager.world import MS, TestSink, a_head
 
 QUEUES = ("plain", "strict", "late", "units", "groups", "single", "small", "roomy", "dead", "spent")
@@ -174,13 +174,13 @@ class Machine(RuleBasedStateMachine):
         made.id, made.group, made.closes = message_id, group, closes
         return made
 
-    def ask(self, request: StoreRequest) -> Any:
+    def perform(self, request: StoreRequest) -> Any:
         """A request to the queue manager, to the end; the answer, or why it was refused."""
-        asked = request.target
-        assert isinstance(asked, Asked)
+        recorder = request.target
+        assert isinstance(recorder, Recorder)
         self.world.manager.submit_request(request, self.world.now_us)
         self.world.turn()
-        return asked.answer
+        return recorder.answer
 
     def hand_over(
         self,

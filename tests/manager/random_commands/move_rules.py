@@ -26,7 +26,7 @@ from tests.manager.random_commands.reference_moves import (
     take_in,
 )
 from tests.manager.random_commands.send_rules import heads, numbers, sizes
-from tests.manager.store_face import Asked
+from tests.manager.store_face import Recorder
 from tests.manager.world import a_head
 
 selectors = st.sampled_from(list(TEXTS))
@@ -43,7 +43,7 @@ class Moving(Machine):
     @rule(name=st.sampled_from(["plain", "strict", "late", "dead", "spent"]), wanted=selectors, id=ids)
     def delete_messages(self, name: str, wanted: int | None, id: str) -> None:
         place = self.reference.places[name]
-        answer = self.ask(DeleteMessages(self.queue(name), Asked(), wanted_by(wanted, id), False))
+        answer = self.perform(DeleteMessages(self.queue(name), Recorder(), wanted_by(wanted, id), False))
         chosen = meant(place, wanted, id)
         assert isinstance(answer, Changed) and answer.count == len(chosen)
         for message in chosen:
@@ -66,16 +66,16 @@ class Moving(Machine):
             return
         request = MoveMessages(
             self.queue(name),
-            Asked(),
+            Recorder(),
             wanted_by(wanted, id),
             ResolvedName(self.queue(to), None),
             False,
             in_pieces,
         )
-        said = self._too_many(chosen, in_pieces) or refusals(self.reference, place, target, len(part))
-        if not said:
+        expected = self._too_many(chosen, in_pieces) or refusals(self.reference, place, target, len(part))
+        if not expected:
             move(self.reference, place, target, part)
-        self._check_changed(self.ask(request), chosen, part, said)
+        self._check_changed(self.perform(request), chosen, part, expected)
 
     @rule(
         name=st.sampled_from(["dead", "dead", "dead", "spent", "plain", "strict"]),
@@ -92,12 +92,12 @@ class Moving(Machine):
         part = self._part(chosen, in_pieces)
         if part is None:
             return
-        request = Replay(self.queue(name), Asked(), wanted_by(wanted, id), to, False, in_pieces)
-        said = self._too_many(chosen, in_pieces)
-        if not said:
-            said = replay(self.reference, place, part, self.reference.places.get(to))
-        answer = self.ask(request)
-        self._check_changed(answer, chosen, part, said)
+        request = Replay(self.queue(name), Recorder(), wanted_by(wanted, id), to, False, in_pieces)
+        expected = self._too_many(chosen, in_pieces)
+        if not expected:
+            expected = replay(self.reference, place, part, self.reference.places.get(to))
+        answer = self.perform(request)
+        self._check_changed(answer, chosen, part, expected)
         if isinstance(answer, Changed) and not answer.more:
             assert answer.without_origin == len(found) - len(chosen)
 
@@ -112,34 +112,34 @@ class Moving(Machine):
         """What a dead-letter queue handler does with a message: to another queue, or ("") away."""
         place, queue = self.reference.places[name], self.queue(name)
         there = place.in_sight()
-        noticed = self.ask(NoticeNew(queue, Asked(), set(), Passed()))
+        noticed = self.perform(NoticeNew(queue, Recorder(), set(), Passed()))
         if not there:
             assert isinstance(noticed, NoMatchingMessage)
             return
         assert isinstance(noticed, list) and 0 < len(noticed) <= len(there)
         message = there[which % len(noticed)]
         if sum(other.rank() == message.rank() for other in there) > 1:
-            return  # it isn't said which of them comes first
+            return  # it isn't defined which of them comes first
         serial = int(noticed[which % len(noticed)].serial)
         if not to:
-            assert self.ask(Discard(queue, Asked(), serial, b"{}")) is True
+            assert self.perform(Discard(queue, Recorder(), serial, b"{}")) is True
             self.reference.end(place, message, Outcome.DISCARDED)
         else:
-            self._relay(place, message, to, Relay(queue, Asked(), serial, (to, ""), True, b"{}"))
+            self._relay(place, message, to, Relay(queue, Recorder(), serial, (to, ""), True, b"{}"))
         self.rest()
 
     def _relay(self, place: Place, message: Message, to: str, request: Relay) -> None:
         target = self.reference.places[to]
-        said = refusals(self.reference, place, target, 1)
-        answer = self.ask(request)
-        if said:
-            assert type(answer) in said
+        expected = refusals(self.reference, place, target, 1)
+        answer = self.perform(request)
+        if expected:
+            assert type(answer) in expected
             return
         assert answer == to
         move(self.reference, place, target, [message])
 
     def _part(self, chosen: list[Message], in_pieces: bool) -> list[Message] | None:
-        """Those that go; None where it isn't said which are the first."""
+        """Those that go; None where it isn't defined which are the first."""
         return first_of(chosen, SMALL.max_moved_entries) if in_pieces else chosen
 
     def _too_many(self, chosen: list[Message], in_pieces: bool) -> Refusals:
@@ -147,10 +147,10 @@ class Moving(Machine):
         return {LimitExceeded} if too_many else set()
 
     def _check_changed(
-        self, answer: object, chosen: list[Message], part: list[Message], said: Refusals
+        self, answer: object, chosen: list[Message], part: list[Message], expected: Refusals
     ) -> None:
-        if said:
-            assert type(answer) in said
+        if expected:
+            assert type(answer) in expected
         else:
             assert isinstance(answer, Changed) and answer.count == len(part)
             assert answer.more == (len(part) < len(chosen))
@@ -177,7 +177,9 @@ class Moving(Machine):
             made.append(message)
             messages.append((a_head(**head), message.body))
         producer = self.links[PUBLISHERS["me"]]
-        answer = self.ask(ImportMessages(self.queue(name), Asked(), producer, messages, with_overrides))
+        answer = self.perform(
+            ImportMessages(self.queue(name), Recorder(), producer, messages, with_overrides)
+        )
         if place.insertion:
             assert isinstance(answer, DestinationPaused)
         else:

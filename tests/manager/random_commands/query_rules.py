@@ -22,7 +22,7 @@ from postroom.manager.queues.queue import Queue
 from tests.manager.random_commands.machine import FAVOURED, QUEUES, SMALL, TEXTS, Machine, again
 from tests.manager.random_commands.reference_destination import Message, Place
 from tests.manager.random_commands.reference_queries import found_by, same_order, states_of
-from tests.manager.store_face import Asked
+from tests.manager.store_face import Recorder
 from tests.manager.world import MS
 
 PAGE = 2
@@ -73,12 +73,12 @@ class Looking(Machine):
         idle_ms=st.sampled_from([0, 0, 5, 1000]),
     )
     def open_cursor(self, data: st.DataObject, wanted: int | None, states: set[str], idle_ms: int) -> None:
-        """A query of any queue or subscription; what it found is looked through at once."""
+        """A query of any queue or subscription; what it found is read through at once."""
         names = sorted(self.reference.places)
         place = self.reference.places[self.chosen(data.draw(st.sampled_from([*names, *FAVOURED])))]
         queue = self.queue(place.name)
         meant = Wanted(mask_of(sorted(states)), TEXTS[wanted])
-        answer = self.ask(OpenCursor(queue, Asked(), meant, idle_ms * MS))
+        answer = self.perform(OpenCursor(queue, Recorder(), meant, idle_ms * MS))
         if len(self.opened()) >= SMALL.max_message_cursors:
             assert isinstance(answer, LimitExceeded)
             return
@@ -87,17 +87,17 @@ class Looking(Machine):
         opened = Opened(int(answer.cursor), place, queue, idle_ms * MS, NEVER_US, [])
         opened.used(self.world.now_us)
         self.cursors.append(opened)
-        self._look_through(opened, expected)
+        self._read_through(opened, expected)
 
     locals().update(again(open_cursor, 2))
 
-    def _look_through(self, opened: Opened, expected: list[Message]) -> None:
+    def _read_through(self, opened: Opened, expected: list[Message]) -> None:
         """Learn which message has which serial."""
         by_body = {message.body: message for message in expected}
         rows: list[MessageRow] = []
         while len(rows) < len(expected):
             page = self._page(opened, len(rows), PAGE, True).rows
-            assert page, "a cursor tells of less than it counts"
+            assert page, "a cursor has less than it counts"
             rows += page
         assert sorted(str(row.body) for row in rows) == sorted(str(message.body) for message in expected)
         if len(by_body) < len(expected):
@@ -110,7 +110,7 @@ class Looking(Machine):
             self._check_row(opened.place, row, message, True)
 
     def _page(self, opened: Opened, offset: int, count: int, bodies: bool) -> QueryAnswer:
-        answer = self.ask(ReadCursor(opened.queue, Asked(), opened.id, offset, count, bodies))
+        answer = self.perform(ReadCursor(opened.queue, Recorder(), opened.id, offset, count, bodies))
         assert isinstance(answer, QueryAnswer)
         opened.used(self.world.now_us)
         return answer
@@ -150,7 +150,7 @@ class Looking(Machine):
     locals().update(again(read_cursor, 6))
 
     def _find_closed(self, opened: Opened) -> None:
-        answer = self.ask(ReadCursor(opened.queue, Asked(), opened.id, 0, PAGE, False))
+        answer = self.perform(ReadCursor(opened.queue, Recorder(), opened.id, 0, PAGE, False))
         assert isinstance(answer, QueueNotFound if opened.queue.deleted else CursorUnknown)
         if opened in self.cursors:
             self.cursors.remove(opened)
@@ -161,7 +161,7 @@ class Looking(Machine):
         self.close_cursor_of(data.draw(st.sampled_from(self.opened())))
 
     def close_cursor_of(self, opened: Opened) -> None:
-        assert isinstance(self.ask(CloseCursor(opened.queue, Asked(), opened.id)), QueryAnswer)
+        assert isinstance(self.perform(CloseCursor(opened.queue, Recorder(), opened.id)), QueryAnswer)
         self.cursors.remove(opened)
         self._find_closed(opened)
 
@@ -171,7 +171,7 @@ class Looking(Machine):
         place, meant = self.reference.places[name], Wanted(ALL_STATES)
         meant.message_id, meant.message_id_type = id.encode(), 1
         candidates = {message.body for message in place.messages if message.id == id}
-        answer = self.ask(ShowMessage(self.queue(name), Asked(), meant, True))
+        answer = self.perform(ShowMessage(self.queue(name), Recorder(), meant, True))
         if not candidates:
             assert isinstance(answer, NoMatchingMessage)
         else:
@@ -185,6 +185,6 @@ class Looking(Machine):
         entry = data.draw(st.sampled_from(self.world.held(consumer)))
         meant: Any = Wanted(ALL_STATES)
         meant.serial = entry.serial
-        answer = self.ask(ShowMessage(entry.queue, Asked(), meant, bodies))
+        answer = self.perform(ShowMessage(entry.queue, Recorder(), meant, bodies))
         assert isinstance(answer, QueryAnswer)
         self._check_row(self.place_of(entry), answer.rows[0], self.entries[entry], bodies)

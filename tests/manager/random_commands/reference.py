@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from postroom.model.codes import Outcome
 from tests.manager.random_commands.reference_destination import (
-    ASKED_US,
     AVAILABLE,
     DELAYED,
     GOT,
@@ -20,6 +19,7 @@ from tests.manager.random_commands.reference_destination import (
     PARKED,
     PUT,
     PUT_BY_ID,
+    REQUESTED_DELAY_US,
     UNBORN,
     Message,
     Place,
@@ -396,7 +396,7 @@ class Reference:
         elif verb == "fail":
             self.come_back(place, message, True, True, place.delay_for(message))
         elif verb == "fail later":
-            self.come_back(place, message, True, True, ASKED_US)
+            self.come_back(place, message, True, True, REQUESTED_DELAY_US)
         else:
             self.dead_letter(place, message)
 

@@ -40,8 +40,8 @@ SLOTS = {
 """Where the statistics count a message in each state."""
 
 NEVER = 1 << 63
-ASKED_US = 5_000
-"""The delay that a consumer asks for with its outcome."""
+REQUESTED_DELAY_US = 5_000
+"""The delay that a consumer requests with its outcome."""
 
 
 @dataclass(eq=False)

@@ -190,11 +190,13 @@ class SparkRules(Machine):
     # What befalls them.
 
     def drop_spark(self, queue: str) -> bool:
-        """Its queue is about to be deleted; whether there was any."""
+        """Its queue is about to be deleted; whether there was any. What they hold goes back before: what has
+        expired meanwhile is redirected, and the rest goes with the queue."""
         found = list(self.world.manager.spark_subscriptions.all.values())
         names = [spark.name for spark in found if spark.queue.name == queue]
         for name in names:
-            self.assigned.pop(name, None)
+            if name in self.assigned:
+                self._spark_over(name, self._the(name), self._consumer(name))
             self.last_position[name] = 0
         return bool(names)
 

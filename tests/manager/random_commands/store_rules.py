@@ -22,7 +22,7 @@ from tests.manager.random_commands.reference_destination import (
     Place,
 )
 from tests.manager.random_commands.send_rules import heads, numbers, sizes
-from tests.manager.store_face import Asked, a_filter, told
+from tests.manager.store_face import Recorder, a_filter, rows_of
 from tests.manager.world import MS
 
 
@@ -76,10 +76,10 @@ class Storing(Machine):
     def store_get(self, confirm: int) -> None:
         place = self.plain()
         waiting = [] if place.consumption else place.available()
-        told = self.store(lambda: self.face.get(confirm), bool(waiting))
-        if told is not None:
-            assert told[1] == waiting[0].body
-            self._got(waiting[0], told[0], confirm)
+        got = self.store(lambda: self.face.get(confirm), bool(waiting))
+        if got is not None:
+            assert got[1] == waiting[0].body
+            self._got(waiting[0], got[0], confirm)
         self.rest()
 
     def _got(self, message: Message, uid: tuple[str, int], confirm: int) -> None:
@@ -113,12 +113,12 @@ class Storing(Machine):
     def store_get_locked(self, data: st.DataObject, confirm: int) -> None:
         locked = self._locked(data)
         if locked:
-            told = self.store(
+            got = self.store(
                 lambda: self.face.get(confirm, lock=locked[0].lock), not self.plain().consumption
             )
-            if told is not None:
-                assert told[1] == locked[0].body
-                self._got(locked[0], told[0], confirm)
+            if got is not None:
+                assert got[1] == locked[0].body
+                self._got(locked[0], got[0], confirm)
             self.rest()
 
     @rule(data=st.data(), all_of_it=st.booleans(), delete=st.booleans())
@@ -150,8 +150,8 @@ class Storing(Machine):
     @rule(confirm=st.integers(1, 2))
     def store_confirm(self, confirm: int) -> None:
         held = [message for message in self.plain().messages if message.confirm == confirm]
-        told = self.store(lambda: self.face.confirm(confirm), bool(held))
-        assert told is None or told == len(held)
+        count = self.store(lambda: self.face.confirm(confirm), bool(held))
+        assert count is None or count == len(held)
         for message in sorted(held, key=lambda m: m.serial):
             if message.state == PUT_BY_ID:
                 self.reference.complete(self.plain(), message)
@@ -162,8 +162,8 @@ class Storing(Machine):
     @rule(confirm=st.integers(1, 2))
     def store_undo(self, confirm: int) -> None:
         held = [message for message in self.plain().messages if self._means(message, confirm)]
-        told = self.store(lambda: self.face.undo(confirm), bool(held))
-        assert told is None or told == len(held)
+        count = self.store(lambda: self.face.undo(confirm), bool(held))
+        assert count is None or count == len(held)
         for message in held:
             self.reference.undo(self.plain(), message)
         self.rest()
@@ -195,10 +195,10 @@ class Storing(Machine):
     @rule(just_ids=st.booleans())
     def store_browse(self, just_ids: bool) -> None:
         """Everything that is available, in order."""
-        told = self.face.browse_ids() if just_ids else self.face.browse()
+        found = self.face.browse_ids() if just_ids else self.face.browse()
         expected = self.plain().in_sight()
-        assert [body for _, body in told] == [b"" if just_ids else message.body for message in expected]
-        assert all(message.uid in (None, uid) for message, (uid, _) in zip(expected, told, strict=True))
+        assert [body for _, body in found] == [b"" if just_ids else message.body for message in expected]
+        assert all(message.uid in (None, uid) for message, (uid, _) in zip(expected, found, strict=True))
 
     @rule()
     def store_listen(self) -> None:
@@ -212,13 +212,13 @@ class Storing(Machine):
     @rule(confirm=st.integers(1, 2))
     def store_wait(self, confirm: int) -> None:
         """For a message, if there is none; but not for long."""
-        asker = Asked()
+        asker = Recorder()
         request = Get(self.face.queue, asker, a_filter(), confirm, self.world.now_us + MS)
         self.world.manager.submit_request(request, self.world.now_us)
         self.world.turn()
         waiting = [] if self.plain().consumption else self.plain().available()
         if waiting:
-            ((uid, body),) = told(asker.result())
+            ((uid, body),) = rows_of(asker.result())
             assert body == waiting[0].body
             self._got(waiting[0], uid, confirm)
         else:

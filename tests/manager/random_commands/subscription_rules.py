@@ -64,17 +64,17 @@ class SubscribingRules(Machine):
             wanted, no_local = None, False
         title = title if durable or shared else ""
         client = "me" if own or not shared else ""
-        asked = Subscribing(pattern, client, title, durable, shared, TEXTS[wanted], no_local)
+        request = Subscribing(pattern, client, title, durable, shared, TEXTS[wanted], no_local)
         place = Place("", pattern=pattern, wanted=wanted, client=client, title=title)
         place.no_local, place.shared, place.temporary = no_local, shared, not durable
         known = self.reference.subscription(client, title, durable)
         error = self._why_not(place, known)
         if error is not None:
             with pytest.raises(error):
-                self.world.manager.subscribe(asked, self.world.now_us)
+                self.world.manager.subscribe(request, self.world.now_us)
             self.rest()
             return
-        queue = self.world.manager.subscribe(asked, self.world.now_us)
+        queue = self.world.manager.subscribe(request, self.world.now_us)
         if known is None or not _same(known, place):
             if known is not None:
                 self.reference.remove(known)  # another one of that name takes its place

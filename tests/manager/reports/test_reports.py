@@ -13,7 +13,7 @@ from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import ReportOptionsInvalid
 from postroom.manager.kernel.options import ManagerOptions
-from postroom.manager.kernel.report_list import Cause
+from postroom.manager.kernel.turn_state import Cause
 from postroom.manager.message_store.put_verbs import Put
 from postroom.manager.reports.report_message import put_date_and_time
 from postroom.manager.reports.reports import MAX_WAITING
@@ -23,7 +23,7 @@ from postroom.model.mq import Feedback, Report
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.reports.report_messages import BODY, TEXT, asking, on, put
 from tests.manager.reports.report_messages import Report as Read
-from tests.manager.store_face import Asked, StoreFace, Uid
+from tests.manager.store_face import Recorder, StoreFace, Uid
 from tests.manager.world import START_US, TestSink, World
 from tests.manager.xa_world import Xa
 
@@ -450,7 +450,7 @@ def test_a_message_from_before_a_restart_has_its_reports() -> None:
 
 def store_put(face: StoreFace, payload: bytes, confirm: int = 0) -> Uid:
     head = scan_head(payload)
-    asker = Asked()
+    asker = Recorder()
     face.begin(
         Put(face.queue, asker, face.world._producer, head, payload[head.bare_offset :], confirm, False), asker
     )

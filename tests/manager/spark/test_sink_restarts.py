@@ -86,7 +86,7 @@ def test_a_branch_is_rolled_back_after_a_restart(world: LedgerWorld, job: Job, h
         check_history(world)
 
 
-def told_of(world: LedgerWorld) -> list[object]:
+def lasting_state(world: LedgerWorld) -> list[object]:
     """All that outlives a restart of the app's state."""
     app = world.manager.sinks.find("app")
     whose: list[object] = [int(app.id), app.name, app.query_id, app.run_id, app.past_runs, app.user]
@@ -97,9 +97,9 @@ def test_a_decision_is_for_ever(world: LedgerWorld, job: Job, how: str) -> None:
     queue = world.queue()
     for batch_id in range(3):
         job.batch(queue, batch_id, b"%d" % batch_id, offsets=f"[{batch_id}]", position=batch_id)
-    before = told_of(world)
+    before = lasting_state(world)
     restart(world, how)
-    assert told_of(world) == before
+    assert lasting_state(world) == before
     assert job.begin(2) is None
     assert job.commit(batch_id=2) == (False, 0)
     error = refused(SinkBatchReplaced, lambda: job.commit(batch_id=2, digest="other"))

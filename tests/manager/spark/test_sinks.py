@@ -483,8 +483,8 @@ def test_what_branches_hold_is_bounded(bound: dict[str, int], condition: str) ->
         world.put(queue, b"a", sink, transaction=branch.transaction)
     world.turn()
     assert sink.accepted == [1, 2]
-    ((token, said, text),) = sink.rejected
-    assert (token, said) == (3, condition) and next(iter(bound)) in text
+    ((token, rejected_with, text),) = sink.rejected
+    assert (token, rejected_with) == (3, condition) and next(iter(bound)) in text
     assert job.commit(job.seal(branch)) == (True, 2)
     branch = job.opened(batch_id=1)
     world.put(queue, b"a", sink, transaction=branch.transaction)

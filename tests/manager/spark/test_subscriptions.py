@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from postroom.manager.destinations.totals import totals
 from postroom.manager.kernel.errors import (
     CheckpointReplaced,
     PositionRefused,
@@ -108,6 +109,29 @@ def test_a_restart_keeps_what_is_held_and_at_which_position(world: LedgerWorld, 
     world.turn()
     assert confirm(world, spark.assigned) == sum(1 for position, _ in before if position > cut)
     assert world.manager.queue("q").is_empty()
+
+
+def test_peaks_begin_with_all_that_was_there_at_the_start(world: LedgerWorld) -> None:
+    """Also with what the start itself ends: no peak is lowered by what is restored after that."""
+    queue = world.queue()
+    fill(world, queue, 4)
+    subscribe(world, window=2)
+    transaction = world.manager.begin(world.now_us)
+    for _ in range(3):
+        world.put(queue, transaction=transaction)
+    world.turn()
+    world.restart()
+    shown = world.manager.queue("q").statistics.snapshot()
+    everything = totals(world.manager.core)
+    assert (shown["messages_current"], shown["messages_unacknowledged"]) == (2, 2)
+    assert shown["messages_high"] == everything["messages_high"] == 7
+    assert (
+        shown["bytes_high"]
+        == everything["bytes_high"]
+        == shown["bytes_current_then"] + shown["bytes_pending_then"]
+    )
+    fill(world, world.manager.queue("q"), 4)
+    assert world.manager.queue("q").statistics.snapshot()["messages_high"] == 8
 
 
 def test_the_window_bounds_what_it_holds_and_confirming_makes_room(world: LedgerWorld) -> None:

@@ -76,7 +76,7 @@ class Reference:
     puts: list[Message] = field(default_factory=list)
     gets: list[Message] = field(default_factory=list)
     workers: set[int] = field(default_factory=set)
-    keeper: int | None = None
+    owner: int | None = None
     touched_ms: int = 0
 
 
@@ -194,7 +194,7 @@ class Machine:
         if code == XaCode.XA_OK:
             if verb == XaVerb.START:
                 self.branches[number] = known = Reference()
-            known.state, known.keeper, known.touched_ms = S.ACTIVE, None, self.now_ms
+            known.state, known.owner, known.touched_ms = S.ACTIVE, None, self.now_ms
             known.workers.add(session)
             self.working[session] = number
 
@@ -237,7 +237,7 @@ class Machine:
                 del self.there[message.queue][message.body]
             known.gets += gets
             if not known.workers:
-                known.state, known.keeper = answer.to, session
+                known.state, known.owner = answer.to, session
 
     def decide(self, number: int, verb: XaVerb) -> None:
         known = self.branches[number]
@@ -245,7 +245,7 @@ class Machine:
         expected = self.code(known, answer.code)
         if verb == XaVerb.PREPARE and answer.code == XaCode.XA_OK and not known.puts and not known.gets:
             expected, answer = XaCode.XA_RDONLY, cell(XaVerb.COMMIT, S.PREPARED)
-        assert code_of(lambda: self.say(verb, XIDS[number])) == expected
+        assert code_of(lambda: self.call(verb, XIDS[number])) == expected
         if answer.to == known.state:
             return
         if verb in (XaVerb.COMMIT, XaVerb.COMMIT_ONE_PHASE, XaVerb.HEURISTIC_COMMIT):
@@ -254,13 +254,13 @@ class Machine:
             known.puts, known.gets = [], []
         elif verb in (XaVerb.ROLLBACK, XaVerb.HEURISTIC_ROLLBACK):
             self.give_back(known)
-        known.state, known.touched_ms, known.keeper = answer.to, self.now_ms, None
+        known.state, known.touched_ms, known.owner = answer.to, self.now_ms, None
         if answer.to == S.NONEXISTENT:
             for session in known.workers:
                 self.working[session] = None
             known.workers = set()
 
-    def say(self, verb: XaVerb, xid: Xid) -> object:
+    def call(self, verb: XaVerb, xid: Xid) -> object:
         manager, now_us = self.world.manager, self.world.now_us
         fields: dict[XaVerb, Callable[[], object]] = {
             XaVerb.PREPARE: lambda: manager.xa_prepare(xid, now_us),
@@ -287,10 +287,10 @@ class Machine:
         self.world.manager.close_xa_session(self.sessions[session], lost, self.world.now_us)
         self.sessions[session] = self.world.manager.open_xa_session()
         for known in self.branches:
-            concerned = session in known.workers or known.keeper == session
+            concerned = session in known.workers or known.owner == session
             self.leave(session, known)
-            if known.keeper == session:
-                known.keeper = None
+            if known.owner == session:
+                known.owner = None
             if not concerned or known.state not in UNPREPARED:
                 continue
             if lost:
@@ -307,7 +307,7 @@ class Machine:
             if known.state in UNPREPARED:
                 self.give_back(known)
             known.state = cell(XaVerb.RESTART, known.state).to
-            known.workers, known.keeper = set(), None
+            known.workers, known.owner = set(), None
             for message in known.gets:
                 message.lost = not message.stored
         self.there = [
@@ -329,7 +329,7 @@ class Machine:
     def roll_back(self, known: Reference, verb: XaVerb) -> None:
         code = cell(verb, known.state).code
         known.code = code if is_rolled_back(code) else XaCode.XA_RBROLLBACK
-        known.state, known.keeper = S.ROLLBACK_ONLY, None
+        known.state, known.owner = S.ROLLBACK_ONLY, None
         self.give_back(known)
 
     def give_back(self, known: Reference) -> None:

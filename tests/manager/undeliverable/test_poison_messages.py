@@ -51,8 +51,8 @@ def test_without_a_multiplier_it_stays(world: World) -> None:
     assert _delays_ms(world, 3, redelivery_delay_ms=5, max_redelivery_delay_ms=3) == [5, 5, 5]
 
 
-def _asked_delays_ms(world: World, asked_ms: int, **definition: int) -> list[int]:
-    """How long each of two failures keeps a message whose consumer asks for so many ms, the second in a
+def _requested_delays_ms(world: World, requested_ms: int, **definition: int) -> list[int]:
+    """How long each of two failures keeps a message whose consumer requests so many ms, the second in a
     transaction.
     """
     queue = world.queue(**definition)
@@ -63,7 +63,7 @@ def _asked_delays_ms(world: World, asked_ms: int, **definition: int) -> list[int
         world.turn()
         transaction = world.manager.begin(world.now_us) if within else None
         entry = world.held(consumer)[0]
-        change = Modification(True, delay_us=asked_ms * MS)
+        change = Modification(True, delay_us=requested_ms * MS)
         world.manager.modify(consumer, entry, change, world.now_us, -1, transaction)
         if transaction is not None:
             world.manager.commit(transaction, world.now_us)
@@ -77,11 +77,11 @@ def _asked_delays_ms(world: World, asked_ms: int, **definition: int) -> list[int
 
 def test_a_delay_that_an_outcome_asks_for_beats_all_others_and_does_not_grow(world: World) -> None:
     definition = {"redelivery_delay_ms": 20, "redelivery_delay_multiplier_percent": 200}
-    assert _asked_delays_ms(world, 3, **definition) == [3, 3]
+    assert _requested_delays_ms(world, 3, **definition) == [3, 3]
 
 
 def test_it_may_be_longer_than_the_delay_of_the_queue_grows(world: World) -> None:
-    assert _asked_delays_ms(world, 30, max_redelivery_delay_ms=11) == [30, 30]
+    assert _requested_delays_ms(world, 30, max_redelivery_delay_ms=11) == [30, 30]
 
 
 def test_the_last_reason_is_told_with_the_dead_letter(world: World) -> None:

@@ -160,7 +160,7 @@ def test_like_does_not_explode() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "position", "says"),
+    ("text", "position", "problem"),
     [
         ("NULL = ZERO", 0, "expected an identifier"),
         ("TRUE > 0", 0, "must be a number"),
@@ -211,11 +211,11 @@ def test_like_does_not_explode() -> None:
         ("a = 1 AND", 9, "found the end"),
     ],
 )
-def test_refused_with_the_place(text: str, position: int, says: str) -> None:
+def test_refused_with_the_place(text: str, position: int, problem: str) -> None:
     with pytest.raises(SelectorInvalid) as caught:
         parse(text)
     assert caught.value.position == position
-    assert says in caught.value.problem
+    assert problem in caught.value.problem
     assert f"character {position + 1}" in str(caught.value)
 
 

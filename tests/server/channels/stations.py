@@ -8,7 +8,7 @@ from random import Random
 
 from postroom.amqp.frames.sasl import ANONYMOUS
 from postroom.amqp.message.message_head import scan_head
-from postroom.amqp.message.sections import Header, Message, Value
+from postroom.amqp.message.sections import Header, Message, Properties, Value
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.effects import PRESETTLED, Sink
 from postroom.server.channels.outbound_connection import Outward
@@ -36,10 +36,14 @@ class Stations:
 
     def __init__(self, **settings: dict[str, object]) -> None:
         self.now_us = BEGIN_US
-        self.nodes = {name: Station(name, said, Random(1), self.now_us) for name, said in settings.items()}
+        self.nodes = {
+            name: Station(name, options, Random(1), self.now_us) for name, options in settings.items()
+        }
         self.lines: list[Line] = []
         self.dialled: list[str] = []
-        """Addresses that were asked for, in order."""
+        self.token_roles: tuple[str, ...] = ()
+        """Of whoever calls from now on, as if a token had them."""
+        """Addresses that were dialled, in order."""
         self.unreachable: set[str] = set()
         self.failure: tuple[str, bool] = (NO_ROUTE, False)
         """Why those can't be reached, and whether that lasts."""
@@ -100,9 +104,10 @@ class Stations:
         here = node.broker.connect_outward(outward, name, self.now_us, self.now_us)
         there = self.broker(name).connect(node.name, [ANONYMOUS], self.now_us, self.now_us)
         assert here is not None and there is not None
-        self.lines.append(Line((node.name, name), here, there, self._told))
+        there.roles = self.token_roles
+        self.lines.append(Line((node.name, name), here, there, self._notify))
 
-    def _told(self, name: str) -> None:
+    def _notify(self, name: str) -> None:
         self.nodes[name].turn_wanted = True
 
     def pass_s(self, seconds: float) -> None:
@@ -139,14 +144,17 @@ class Stations:
         self.nodes[name].crash(self.now_us)
         self.settle()
 
-    def put(self, name: str, address: str, *texts: str, durable: bool = True) -> None:
-        """Messages are put at ``name``, to a queue there or elsewhere."""
+    def put(
+        self, name: str, address: str, *texts: str, durable: bool = True, user_id: bytes | None = None
+    ) -> None:
+        """Messages are put at ``name``, to a queue there or elsewhere; ``user_id`` stands in them."""
         manager = self.nodes[name].manager
         broker = self.broker(name)
         if broker not in self._producers:
             self._producers[broker] = manager.open_producer("test", "test", "anonymous")
         for text in texts:
-            payload = Message(header=Header(durable=durable), body=Value(text)).encode()
+            header, properties = Header(durable=durable), Properties(user_id=user_id)
+            payload = Message(header=header, properties=properties, body=Value(text)).encode()
             head = scan_head(payload)
             leads = manager.names.destination(address)
             body = manager.names.sent_to(leads, payload[head.bare_offset :])

@@ -230,13 +230,13 @@ def test_a_call_from_outside_names_what_is_wrong(world: Stations) -> None:
 def test_every_attribute_that_is_told_of_is_shown(world: Stations) -> None:
     management = world.broker("A").management
 
-    def ask(operation: str, **properties: object) -> Any:
+    def body_of(operation: str, **properties: object) -> Any:
         answer = management.perform(Request({"operation": operation, **properties}, None), world.now_us)
         assert isinstance(answer, Response) and answer.status == 200
         return answer.body
 
-    record = ask("GET-ATTRIBUTES", entityType=CHANNEL_TYPE)[CHANNEL_TYPE]
-    shown = ask("READ", type=CHANNEL_TYPE, name="A.B")
+    record = body_of("GET-ATTRIBUTES", entityType=CHANNEL_TYPE)[CHANNEL_TYPE]
+    shown = body_of("READ", type=CHANNEL_TYPE, name="A.B")
     assert sorted(record) == sorted(shown)
     settings = {each.name for each in fields(ChannelConfig)}
     assert settings == {each.name for each in dataclasses.fields(ChannelDefinition)}

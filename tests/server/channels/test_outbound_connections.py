@@ -11,7 +11,8 @@ import pytest
 from postroom.client import ConnectionFactory, Queue
 from postroom.server.channels.outbound_connection import Secrets
 from postroom.server.configuration.channels import ChannelConfig, CredentialsConfig
-from postroom.server.configuration.config import Config, LimitsConfig, ListenConfig, QueueConfig
+from postroom.server.configuration.config import Config, LimitsConfig, QueueConfig
+from postroom.server.configuration.listening import ListenConfig
 from postroom.server.configuration.passwords import hash_password
 from postroom.server.connection.broker import Broker
 from tests.certificates import Certificate, sign
@@ -76,12 +77,12 @@ def reason(broker: BrokerThread, state: str) -> str:
 def secrets(broker: BrokerThread) -> Secrets:
     """How the sender has signed in."""
 
-    def ask(each: Broker) -> Secrets:
+    def read(each: Broker) -> Secrets:
         instance = each.channels.find("A.B").instance
         assert instance is not None and instance.outward is not None
         return instance.outward.secrets
 
-    return broker.call(ask)
+    return broker.call(read)
 
 
 def test_a_channel_over_plain_tcp(brokers: ExitStack) -> None:

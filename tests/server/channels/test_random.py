@@ -37,8 +37,8 @@ class Course:
         self.sent: list[str] = []
 
     def do(self, action: tuple[Any, ...]) -> None:
-        kind, *said = action
-        getattr(self, f"_{kind}")(*said)
+        kind, *arguments = action
+        getattr(self, f"_{kind}")(*arguments)
         self._check()
 
     def _put(self, count: int) -> None:

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from postroom.server.addresses import is_loopback, split_address
-from postroom.server.configuration.config import Config, ListenConfig
+from postroom.server.configuration.config import Config
 from postroom.server.configuration.config_file import ConfigError, load_config
 from postroom.server.configuration.http import HttpConfig
+from postroom.server.configuration.listening import ListenConfig
 from postroom.server.configuration.passwords import hash_password
 
 SCRAM, SCRYPT = hash_password("x"), hash_password("x", "scrypt")
@@ -37,6 +38,31 @@ BAD_FILES = {
     "password in clear": ("[users]\nann = 'secret'\n", 2, "users.ann", "make one with `postroom user hash`"),
     "password no text": ("[users]\nann = 3\n", 2, "users.ann", "Expected `str | array`, got `int`"),
     "no password at all": ("[users]\nann = []\n", 2, "users.ann", "is empty"),
+    "users and no role": (f"[users]\nann = '{SCRAM}'\n", 1, "users", "nobody has any right"),
+    "a role in itself": (
+        "[[role]]\nname = 'a'\nmembers = ['b']\n[[role]]\nname = 'b'\nmembers = ['c', 'a']\n",
+        3,
+        "role[0].members",
+        "role 'a' would have itself, by 'b'",
+    ),
+    "a role that is a user": (
+        f"[users]\nann = '{SCRAM}'\n[[role]]\nname = 'ann'\nmembers = ['ann']\n",
+        4,
+        "role[0].name",
+        "is a user",
+    ),
+    "a grant that is none": (
+        "[[role]]\nname = 'a'\ngrants = ['put on x', 'fly on x']\n",
+        3,
+        "role[0].grants[1]",
+        "'fly' is no right on 'x'",
+    ),
+    "an administrator with grants": (
+        "[[role]]\nname = 'administrator'\ngrants = ['put on x']\n",
+        3,
+        "role[0].grants",
+        "has every right",
+    ),
     "a mechanism that is none": (
         "[[listen]]\nmechanisms = ['SCRAM-SHA-1']\n",
         2,
@@ -213,6 +239,9 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
         address = "0.0.0.0:5672"
         [users]
         ann = "{hash_password("x")}"
+        [[role]]
+        name = "administrator"
+        members = ["ann"]
         [limits]
         max_message_bytes = 1000
         [auto_create]
@@ -261,7 +290,11 @@ def test_a_listener_may_ask_for_passwords_on_loopback() -> None:
         ({"anonymous": False}, {"ann": (SCRAM,)}, ["SCRAM-SHA-256", "PLAIN"]),
         ({"anonymous": False}, {"ann": (SCRAM,), "bob": (SCRYPT,)}, ["PLAIN"]),
         ({"address": "0.0.0.0:5672"}, {"ann": (SCRAM,)}, ["SCRAM-SHA-256"]),
-        ({"address": "0.0.0.0:5672", "tls_certificate": "c"}, {"ann": (SCRAM,)}, ["SCRAM-SHA-256", "PLAIN"]),
+        (
+            {"address": "0.0.0.0:5672", "tls_certificate": "c"},
+            {"ann": (SCRAM,)},
+            ["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256", "PLAIN"],
+        ),
         ({"address": "0.0.0.0:5672", "mechanisms": ["PLAIN"]}, {"ann": (SCRAM,)}, ["PLAIN"]),
         ({"mechanisms": ["SCRAM-SHA-256"]}, {"ann": (SCRAM,)}, ["SCRAM-SHA-256", "ANONYMOUS"]),
     ],

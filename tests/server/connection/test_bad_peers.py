@@ -93,7 +93,7 @@ BAD_BYTES = {
     ),
 }
 BAD_SESSIONS: dict[str, tuple[list[Performative], str]] = {
-    "a transfer on no link": ([Transfer(7, 0, b"t", 0)], "amqp:session:unattached-handle"),
+    "a transfer on no link": ([Transfer(7, 0, b"t", message_format=0)], "amqp:session:unattached-handle"),
     "a detach of no link": ([Detach(handle=9)], "amqp:session:unattached-handle"),
     "a handle that is in use": (
         [Attach(name="y", handle=0, role=RECEIVER, source=Source(address="bad"))],
@@ -146,7 +146,9 @@ def test_a_silent_peer_is_closed_and_a_heartbeat_keeps_one_open() -> None:
 
 
 def test_more_messages_than_credit(broker: BrokerThread) -> None:
-    transfers = [Transfer(0, number, number.to_bytes(4, "big"), 0, True) for number in range(2)]
+    transfers = [
+        Transfer(0, number, number.to_bytes(4, "big"), message_format=0, settled=True) for number in range(2)
+    ]
     with RawPeer(broker.port) as peer:
         detach = peer.send(SENDING + frames(*transfers)).wait_for(Detach)
     assert detach.error is not None and detach.error.condition == "amqp:link:transfer-limit-exceeded"
@@ -154,7 +156,7 @@ def test_more_messages_than_credit(broker: BrokerThread) -> None:
 
 SECOND = [
     ("goes on with another tag", Transfer(0, None, b"2"), "amqp:invalid-field"),
-    ("goes on with another message-format", Transfer(0, None, None, 1), "amqp:invalid-field"),
+    ("goes on with another message-format", Transfer(0, None, None, message_format=1), "amqp:invalid-field"),
 ]
 
 
@@ -170,7 +172,7 @@ def test_a_delivery_goes_on_as_it_began(
     """Nothing of it is taken."""
     with RawPeer(broker.port) as peer:
         peer.send(sending(queue)).wait_for(Flow)
-        peer.send(frames(Transfer(0, 0, b"1", 0, more=True), payload=DATA))
+        peer.send(frames(Transfer(0, 0, b"1", message_format=0, more=True), payload=DATA))
         detach = peer.send(frames(second, payload=DATA)).wait_for(Detach)
     assert detach.error is not None and detach.error.condition == condition
     sender, receiver = connection.create_sender(queue), connection.create_receiver(queue)
@@ -184,8 +186,8 @@ def test_a_tag_means_one_unsettled_delivery(
     """The first has been taken, and waits for the sender's word; the second is refused with its link."""
     with RawPeer(broker.port) as peer:
         peer.send(sending(queue, rcv_settle_mode=RCV_SECOND)).wait_for(Flow)
-        peer.send(frames(Transfer(0, 0, b"1", 0), payload=DATA)).wait_for(Disposition)
-        detach = peer.send(frames(Transfer(0, 1, b"1", 0), payload=DATA)).wait_for(Detach)
+        peer.send(frames(Transfer(0, 0, b"1", message_format=0), payload=DATA)).wait_for(Disposition)
+        detach = peer.send(frames(Transfer(0, 1, b"1", message_format=0), payload=DATA)).wait_for(Detach)
     assert detach.error is not None and detach.error.condition == "amqp:not-allowed"
     sender, receiver = connection.create_sender(queue), connection.create_receiver(queue)
     sender.send(Message(body="next"))

@@ -14,19 +14,19 @@ pytestmark = pytest.mark.sockets
 
 
 class Counting(MemoryLedger):
-    """Remembers how bodies were asked for; ``cached``: whether the page cache has them."""
+    """Remembers how bodies were read; ``cached``: whether the page cache has them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cached = True
-        self.asked: list[str] = []
+        self.reads: list[str] = []
 
     def read_cached_bodies(self, wanted: list[BodyPlace]) -> list[Body] | None:
-        self.asked.append("at once")
+        self.reads.append("at once")
         return super().read_bodies(wanted) if self.cached else None
 
     def read_bodies(self, wanted: list[BodyPlace]) -> list[Body]:
-        self.asked.append("in a thread")
+        self.reads.append("in a thread")
         return super().read_bodies(wanted)
 
 
@@ -56,15 +56,15 @@ def read_again(ledger: Counting, body_bytes: int, count: int) -> None:
 
 def test_the_loop_reads_what_the_page_cache_has(ledger: Counting) -> None:
     read_again(ledger, 1000, 20)
-    assert set(ledger.asked) == {"at once"}
+    assert set(ledger.reads) == {"at once"}
 
 
 def test_a_thread_reads_what_has_to_be_waited_for(ledger: Counting) -> None:
     ledger.cached = False
     read_again(ledger, 1000, 20)
-    assert set(ledger.asked) == {"at once", "in a thread"}
+    assert set(ledger.reads) == {"at once", "in a thread"}
 
 
 def test_a_thread_reads_what_would_keep_the_loop_too_long(ledger: Counting) -> None:
     read_again(ledger, 200_000, 8)
-    assert "in a thread" in ledger.asked
+    assert "in a thread" in ledger.reads

@@ -11,7 +11,7 @@ from proton.utils import BlockingConnection
 
 from postroom.amqp.frames.frames import AMQP_HEADER, SASL_HEADER, write_sasl_frame
 from postroom.amqp.frames.sasl import SaslInit, plain_response
-from postroom.server.configuration.config import ListenConfig
+from postroom.server.configuration.listening import ListenConfig
 from postroom.server.configuration.passwords import hash_password
 from postroom.server.exits import Exit, StartError
 from postroom.server.listening.listeners import Listener
@@ -56,9 +56,9 @@ def test_anonymous_is_not_offered(closed_broker: BrokerThread) -> None:
 
 
 def test_no_way_around_sasl(closed_broker: BrokerThread) -> None:
-    said = RawPeer(closed_broker.port).send(OPENING).read_to_the_end()
-    assert said[:8] == b"AMQP\x03\x01\x00\x00"
-    assert AMQP_HEADER not in said
+    answer = RawPeer(closed_broker.port).send(OPENING).read_to_the_end()
+    assert answer[:8] == b"AMQP\x03\x01\x00\x00"
+    assert AMQP_HEADER not in answer
 
 
 def test_a_mechanism_that_is_none(closed_broker: BrokerThread) -> None:

@@ -43,7 +43,7 @@ def a_writer(folder: Path, wanted: bool = True) -> MessageLogWriter:
 def test_files_turn_over_and_the_oldest_go(tmp_path: Path) -> None:
     file = MessageLogFile(tmp_path, MessageLogConfig(max_file_bytes=4096, max_files=3))
     for number in range(20):
-        file.write([LogRecord(number, *("", f"m{number:02}" + "x" * 990, "", "q", "Produced", "", ""))])
+        file.write([LogRecord(number, "q", "Produced", "", "", message_id=f"m{number:02}" + "x" * 990)])
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [LOG_NAME, f"{LOG_NAME}.1", f"{LOG_NAME}.2"]
     kept = "".join((tmp_path / name).read_text() for name in reversed(names))

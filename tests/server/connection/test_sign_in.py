@@ -16,7 +16,7 @@ from postroom.server.configuration.passwords import (
     hash_password,
     verify_password,
 )
-from postroom.server.connection import sign_in as sign_in_module
+from postroom.server.connection import failed_sign_ins
 from postroom.server.connection.sign_in import Login, ScramSignIn, SignInRefused, SignIns, Verifiers
 
 RFC_7677 = (
@@ -152,6 +152,10 @@ class Waiting:
         self.remote = remote
 
 
+def failed(sign_ins: SignIns, remote: str, user: str) -> None:
+    sign_ins.failed(remote, user, lambda now_us: None, 1)
+
+
 def queued(sign_ins: SignIns, *who: tuple[str, str]) -> None:
     for remote, user in who:
         waiting: Any = Waiting(remote)
@@ -170,34 +174,34 @@ def test_passwords_are_checked_as_they_came() -> None:
 
 def test_who_guesses_waits_for_the_others() -> None:
     sign_ins = SignIns(USERS)
-    sign_ins.note("a:1", "eve", False)
+    failed(sign_ins, "a:1", "eve")
     queued(sign_ins, ("a:2", "eve"), ("a:3", "new"), ("[::1]:9", "ann"), ("a:4", "ann"))
     assert taken(sign_ins) == ["ann@[::1]:9", "new@a:3", "ann@a:4", "eve@a:2"], "the address counts, too"
 
 
 def test_who_has_signed_in_before_goes_before_new_names() -> None:
     sign_ins = SignIns(USERS)
-    sign_ins.note("a:1", "ann", True)
+    sign_ins.succeeded("a:1", "ann")
     for number in range(3):
-        sign_ins.note("a:1", f"guess-{number}", False)
+        failed(sign_ins, "a:1", f"guess-{number}")
     queued(sign_ins, ("a:2", "guess-3"), ("a:3", "ann"))
     assert taken(sign_ins) == ["ann@a:3", "guess-3@a:2"]
 
 
 def test_a_success_makes_failures_forgotten() -> None:
     sign_ins = SignIns(USERS)
-    sign_ins.note("a:1", "ann", False)
-    sign_ins.note("a:1", "ann", True)
+    failed(sign_ins, "a:1", "ann")
+    sign_ins.succeeded("a:1", "ann")
     queued(sign_ins, ("a:2", "bob"), ("a:3", "ann"))
     assert taken(sign_ins) == ["ann@a:3", "bob@a:2"]
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sign_in_module, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(failed_sign_ins, "MAX_REMEMBERED", 2)
     sign_ins = SignIns(USERS)
-    sign_ins.note("a:1", "eve", False)
+    failed(sign_ins, "a:1", "eve")
     for number in range(3):
-        sign_ins.note(f"b{number}:1", "bob", False)
+        failed(sign_ins, f"b{number}:1", "bob")
     queued(sign_ins, ("c:1", "new"), ("a:2", "eve"))
     assert taken(sign_ins) == ["new@c:1", "eve@a:2"]
-    assert len(sign_ins._failures) == 2
+    assert [sign_ins.failures.count((host, "bob")) for host in ("b0", "b1", "b2")] == [0, 0, 1]

@@ -13,7 +13,7 @@ from postroom.amqp.frames.outcomes import ACCEPTED, Accepted
 from postroom.amqp.frames.performatives import Open, Source, Target
 from postroom.amqp.frames.termini import EXPIRY_NEVER
 from postroom.amqp.message.sections import Data, Header, Message
-from postroom.server.configuration.config import ListenConfig
+from postroom.server.configuration.listening import ListenConfig
 from postroom.server.configuration.passwords import hash_password
 from postroom.server.connection.sole_connection import PolicyInvalid, policy_in_force, wanted_policy
 from postroom.server.kernel.connection_state import EnforcementPolicy

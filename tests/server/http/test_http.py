@@ -4,17 +4,25 @@ import json
 import socket
 import ssl
 from collections.abc import Iterator
+from functools import partial
+from http.client import RemoteDisconnected
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography import x509
+from msgspec import ValidationError, convert
 from proton import Message
 from proton.utils import BlockingConnection
 
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.reading.segments import SegmentReader
 from postroom.ledger.storage.events_image import decode_image
+from postroom.server.configuration.config import Config
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token, remove_token
+from postroom.spark.places.http_client import CertificateUnusable, HttpClient
+from tests.authority import Authority, Issued
 from tests.certificates import sign
 from tests.server.http_client import Served, get, serving
 
@@ -255,6 +263,8 @@ def test_metrics_tell_of_queues_ledger_and_http(served: Served) -> None:
         in get(served.url, "/metrics").body.decode()
     )
     assert "postroom_connections_total" in text
+    assert "postroom_throttled_seconds" in text
+    assert "postroom_sign_in_refusals_waiting 0.0" in text
 
 
 def test_metrics_need_their_right_where_they_are_not_open(tmp_path: Path) -> None:
@@ -284,7 +294,7 @@ def test_who_asks_too_often_waits(tmp_path: Path) -> None:
 
 
 def raw(served: Served) -> socket.socket:
-    host, port = served.url.removeprefix("http://").split(":")
+    host, port = served.url.partition("://")[2].split(":")
     return socket.create_connection((host, int(port)), timeout=15)
 
 
@@ -383,6 +393,70 @@ def test_over_tls(tmp_path: Path) -> None:
         assert secure.get("/ledger", tls=trusting).status == 200
         with pytest.raises(ssl.SSLCertVerificationError):
             secure.get("/ledger", tls=ssl.create_default_context())
+        with raw(secure) as plain:
+            plain.sendall(b"GET /ledger HTTP/1.1\r\n\r\n")
+            assert not plain.recv(100).startswith(b"HTTP")
+        secure.broker.wait_until(lambda b: bool(b.access.acts._counted))
+        (act,) = secure.broker.call(lambda b: list(b.access.acts._counted.values()))
+        assert (act.type, act.name, act.status) == ("listener", "127.0.0.1:0", 401)
+        assert act.description == "by TLS: it speaks HTTP without TLS"
+        end = x509.load_pem_x509_certificate(signed.certificate.read_bytes()).not_valid_after_utc
+        sample = 'postroom_certificate_expiry_timestamp_seconds{listen="127.0.0.1:0"} '
+        lines = secure.get("/metrics", tls=trusting).body.decode().splitlines()
+        assert [float(line[len(sample) :]) for line in lines if line.startswith(sample)] == [end.timestamp()]
+
+
+@pytest.mark.parametrize("mode", ["require", "request"])
+def test_client_certificates_are_those_of_a_listener(
+    authority: Authority, server: Issued, tmp_path: Path, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, revoked = authority.issue("spark"), authority.issue("eve")
+    foreign = Authority(tmp_path / "other", "other authority").issue("spark")
+    config = HttpConfig(
+        address="127.0.0.1:0",
+        tls_certificate=str(server.certificate),
+        tls_key=str(server.key),
+        tls_client_ca=str(authority.certificate),
+        tls_client_certificate=mode,
+        tls_revocation_list=str(authority.revoke(tmp_path / "crl.pem", revoked)),
+    )
+    with serving(tmp_path / "data", config) as secure:
+        url = secure.url.replace("127.0.0.1", "localhost")
+        reached = partial(get, url, "/ledger")
+        assert reached(secure.token, tls=good.context(authority)).status == 200
+        assert reached(tls=good.context(authority)).status == 401, "a certificate is no token"
+        for bad in (revoked, foreign):
+            with pytest.raises((ssl.SSLError, ConnectionResetError, RemoteDisconnected)):
+                reached(secure.token, tls=bad.context(authority))
+        without = ssl.create_default_context(cafile=authority.certificate)
+        if mode == "request":
+            assert reached(secure.token, tls=without).status == 200
+        else:
+            with pytest.raises((ssl.SSLError, ConnectionResetError, RemoteDisconnected)):
+                reached(secure.token, tls=without)
+        secure.broker.wait_until(lambda b: len(b.access.acts._counted) >= (2 if mode == "request" else 3))
+        recorded = secure.broker.call(lambda b: [act.description for act in b.access.acts._counted.values()])
+        assert "by TLS: client certificate: certificate revoked" in recorded
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))
+        monkeypatch.setenv("POSTROOM_CERTIFICATE", str(good.certificate))
+        monkeypatch.setenv("POSTROOM_KEY", str(good.key))
+        assert "ledger_id" in HttpClient(url, secure.token).json("/ledger"), "the reader's own client"
+        monkeypatch.setenv("POSTROOM_KEY", str(tmp_path / "absent.key"))
+        with pytest.raises(CertificateUnusable, match=r"No such file"):
+            HttpClient(url, secure.token)
+
+
+@pytest.mark.parametrize(
+    ("files", "what"),
+    [
+        ({"tls_key": "k.pem"}, "without tls_certificate"),
+        ({"tls_client_ca": "ca.pem"}, "without tls_certificate"),
+        ({"tls_certificate": "c.pem", "tls_revocation_list": "r.pem"}, "without tls_client_ca"),
+    ],
+)
+def test_files_of_tls_that_dont_go_together(files: dict[str, str], what: str) -> None:
+    with pytest.raises(ValidationError, match=what):
+        convert({"http": files}, Config)
 
 
 # --- the process ----------------------------------------------------------------------------------
@@ -408,7 +482,7 @@ def test_the_process_serves_and_ends_in_order_beside_open_connections(tmp_path: 
             idle.sendall(f"GET /ledger HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
             assert idle.recv(15).startswith(b"HTTP/1.1 200")
             assert process.end() == 0
-        assert "uvicorn" not in process.said() and "Traceback" not in process.said()
+        assert "uvicorn" not in process.log_text() and "Traceback" not in process.log_text()
     finally:
         if process.process.poll() is None:
             process.end(9)
@@ -423,5 +497,5 @@ def test_a_taken_address_is_told_before_the_ledger_is_touched(tmp_path: Path) ->
         config.write_text(f'[[listen]]\naddress = "127.0.0.1:0"\n[http]\naddress = "127.0.0.1:{port}"\n')
         process = Process(tmp_path, "--config", str(config))
         assert process.wait() == 3
-    assert f"can't listen on 127.0.0.1:{port}" in process.said()
+    assert f"can't listen on 127.0.0.1:{port}" in process.log_text()
     assert not (tmp_path / "data").exists()

@@ -59,13 +59,13 @@ def serials(served: Served) -> Array:
     return np.concatenate([chunk.arrivals["position"] for _, _, chunk in chunks])
 
 
-def ask(served: Served, wanted: Array, token: str) -> Answered:
+def fetch(served: Served, wanted: Array, token: str) -> Answered:
     body = np.asarray(wanted, "<u8").tobytes()
     return get(served.url, "/ledger/messages", token, "POST", body)
 
 
 def all_of(place: Place, wanted: Array) -> list[tuple[bytes | None, int, bytes]]:
-    """Sections, state and arrival of each, asked for until there are all; and no error."""
+    """Sections, state and arrival of each, requested until there are all; and no error."""
     found: list[tuple[bytes | None, int, bytes]] = []
     while len(found) < len(wanted):
         got = place.messages(None, wanted[len(found) :])
@@ -90,7 +90,7 @@ def test_with_the_right_everything_is_as_in_the_folder(served: Served, reader: s
 
 def test_without_the_right_nothing_of_a_body_leaves(served: Served) -> None:
     every = serials(served)
-    answer = ask(served, every, served.token)
+    answer = fetch(served, every, served.token)
     assert answer.status == 200 and SECRET not in answer.body
     found = decode_messages(answer.body, "answer")
     assert found.found.all()
@@ -103,13 +103,13 @@ def test_without_the_right_nothing_of_a_body_leaves(served: Served) -> None:
 def test_the_right_to_bodies_alone_opens_nothing(served: Served) -> None:
     alone = add_token(served.folder / TOKENS_NAME, "alone", [Right.BODIES])
     for token, status in ((alone, 403), (served.metrics_token, 403), ("", 401), ("x.y", 401)):
-        answer = ask(served, serials(served), token)
+        answer = fetch(served, serials(served), token)
         assert answer.status == status and SECRET not in answer.body
 
 
 def test_an_answer_is_bounded_and_one_message_always_comes(served: Served, reader: str) -> None:
     every = serials(served)
-    found = decode_messages(ask(served, np.tile(every, 100), reader).body, "answer")
+    found = decode_messages(fetch(served, np.tile(every, 100), reader).body, "answer")
     assert 0 < len(found.found) < 100 * len(every)
     assert found.ends[-1] <= SMALLEST
 
@@ -201,8 +201,8 @@ def test_an_answer_with_more_messages_than_were_asked_for_is_damage(
     served: Served, reader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every = serials(served)
-    more = ask(served, every[:3], reader).body
+    more = fetch(served, every[:3], reader).body
     place = BrokerPlace(served.url, reader)
-    monkeypatch.setattr(place._client, "body", lambda path, asked: more)
+    monkeypatch.setattr(place._client, "body", lambda path, body: more)
     with pytest.raises(LedgerCorrupt, match="3 messages are answered where 2"):
         place.messages(None, every[:2])

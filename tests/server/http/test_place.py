@@ -253,8 +253,8 @@ def test_who_has_too_much_to_do_is_asked_again(tmp_path: Path) -> None:
     with serving(tmp_path / "data", slow, queues=("orders",)) as busy:
         send(busy, 5)
         there = place(busy)
-        looks = [there.snapshot() for _ in range(30)]
-        assert looks[0].durable_through == looks[-1].durable_through
+        snapshots = [there.snapshot() for _ in range(30)]
+        assert snapshots[0].durable_through == snapshots[-1].durable_through
 
 
 def test_arrivals_are_those_of_the_folder_without_bodies(

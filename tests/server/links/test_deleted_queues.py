@@ -77,7 +77,7 @@ def discharged(peer: EnginePeer, control: SenderLink, txn_id: bytes) -> object:
 def test_senders_and_receivers_of_a_queue(manager: Manager, peer: EnginePeer, queue: str) -> None:
     sender, receiver = sending(peer, "s", Target(address=queue)), receiving(peer, "r", Source(address=queue))
     browser = receiving(peer, "b", Source(address=queue, distribution_mode="copy"))
-    manager.ask("DELETE", type=QUEUE, name=queue)
+    manager.request("DELETE", type=QUEUE, name=queue)
     for link in (sender, receiver, browser):
         ended(peer, link, f"queue {queue!r}")
 
@@ -86,7 +86,7 @@ def test_a_sender_that_attaches_again_makes_another(
     broker: BrokerThread, manager: Manager, peer: EnginePeer, queue: str
 ) -> None:
     link = sending(peer, "s", Target(address=queue))
-    manager.ask("DELETE", type=QUEUE, name=queue)
+    manager.request("DELETE", type=QUEUE, name=queue)
     ended(peer, link, f"queue {queue!r}")
     assert queue not in broker.call(lambda b: list(b.manager.queues))
     send(peer, sending(peer, "s", Target(address=queue)), "x")
@@ -96,7 +96,7 @@ def test_a_sender_that_attaches_again_makes_another(
 def test_publishers_and_subscribers_of_a_topic(manager: Manager, peer: EnginePeer, queue: str) -> None:
     publisher = sending(peer, "s", Target(address=queue, capabilities=["topic"]))
     subscriber = receiving(peer, "r", Source(address=queue, capabilities=["topic"]))
-    manager.ask("DELETE", type=TOPIC, name=queue)
+    manager.request("DELETE", type=TOPIC, name=queue)
     ended(peer, publisher, f"topic {queue!r}")
     event = detached(peer, subscriber)
     assert event.closed and event.error is not None and event.error.condition == DELETED
@@ -127,7 +127,7 @@ def test_a_temporary_queue_that_is_deleted_over_the_management_node(
     assert isinstance(owner.target, Target) and owner.target.address is not None
     address = owner.target.address
     link = sending(peer, "s", Target(address=address))
-    manager.ask("DELETE", type=QUEUE, name=address)
+    manager.request("DELETE", type=QUEUE, name=address)
     ended(peer, link, f"queue {address!r}")
     ended(peer, owner, f"queue {address!r}")
     assert broker.call(lambda b: address in b.dynamic._policies or address in b.dynamic._owners) is False
@@ -151,12 +151,12 @@ def test_an_idle_queue_stays_as_long_as_a_sender_is_attached(
 def test_what_waits_for_room_is_refused_before_its_link_ends(
     broker: BrokerThread, manager: Manager, peer: EnginePeer, queue: str
 ) -> None:
-    manager.ask("CREATE", {"max_messages": 1}, type=QUEUE, name=queue)
+    manager.request("CREATE", {"max_messages": 1}, type=QUEUE, name=queue)
     link = sending(peer, "s", Target(address=queue))
     taken, waits = (link.send(payload(text), text.encode(), False) for text in ("a", "b"))
     peer.pump(lambda: taken.settled)
     broker.wait_until(lambda b: int(b.manager.queues[queue].statistics.blocked) == 1)
-    manager.ask("DELETE", type=QUEUE, name=queue)
+    manager.request("DELETE", type=QUEUE, name=queue)
     ended(peer, link, f"queue {queue!r}")
     assert isinstance(taken.state, Accepted)
     assert waits.settled and isinstance(waits.state, Rejected) and waits.state.error is not None
@@ -173,7 +173,7 @@ def test_a_message_that_is_half_here_leaves_nothing(
     link = sending(peer, "s", Target(address=queue))
     half = link.send(LARGE, b"1", False, more=True)
     peer.round_trip()
-    manager.ask("DELETE", type=QUEUE, name=queue)
+    manager.request("DELETE", type=QUEUE, name=queue)
     broker.wait_until(lambda b: b.links_of(queue) == 0)
     link.append(half, b"", more=False)
     ended(peer, link, f"queue {queue!r}")
@@ -195,7 +195,7 @@ def test_a_transaction_that_lost_a_message_by_it_is_rolled_back(
     if when == "half here":
         half = link.send(LARGE, b"2", settled, state=TransactionalState(txn_id), more=True)
         peer.round_trip()
-    manager.ask("DELETE", type=QUEUE, name=queue)
+    manager.request("DELETE", type=QUEUE, name=queue)
     broker.wait_until(lambda b: b.links_of(queue) == 0)
     if when == "half here":
         link.append(half, b"", more=False)
@@ -251,9 +251,9 @@ def test_links_that_are_suspended_begin_anew(broker: BrokerThread, queue: str) -
 
 
 def test_the_anonymous_terminus_goes_on(manager: Manager, peer: EnginePeer, queue: str) -> None:
-    manager.ask("CREATE", type=QUEUE, name=queue)
+    manager.request("CREATE", type=QUEUE, name=queue)
     link = sending(peer, "s", Target(address=None))
-    manager.ask("DELETE", type=QUEUE, name=queue)
+    manager.request("DELETE", type=QUEUE, name=queue)
     delivery = link.send(payload("x"), b"1", False)
     peer.pump(lambda: delivery.settled)
     assert link.attached and isinstance(delivery.state, Rejected)
@@ -263,7 +263,7 @@ def test_protons_sender_is_told(broker: BrokerThread, manager: Manager, queue: s
     with_links = BlockingConnection(broker.url, timeout=15)
     sender = with_links.create_sender(queue)
     sender.send(ProtonMessage(body="x", durable=True))
-    manager.ask("DELETE", type=QUEUE, name=queue)
+    manager.request("DELETE", type=QUEUE, name=queue)
     with pytest.raises(ProtonDetached, match=f"{DELETED}.*queue '{queue}' has been deleted"):
         with_links.wait(lambda: False, timeout=15)
     with_links.close()
@@ -274,7 +274,7 @@ def test_our_producer_is_told(broker: BrokerThread, manager: Manager, queue: str
         session = connection.create_session()
         producer = session.create_producer(queue)
         producer.send("x")
-        manager.ask("DELETE", type=QUEUE, name=queue)
+        manager.request("DELETE", type=QUEUE, name=queue)
         broker.wait_until(lambda b: b.links_of(queue) == 0)
         with pytest.raises(InvalidDestinationException, match=f"queue '{queue}' has been deleted"):
             producer.send("y")

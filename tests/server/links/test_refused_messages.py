@@ -102,17 +102,17 @@ def test_a_pre_settled_message_that_leads_nowhere_is_in_the_ledger(
     link.send(payload, b"tag-1", True)
     error = detached(peer, link).error
     assert error is not None
-    (told,) = refusals(tmp_path)
-    assert (told["sender"], told["address"], told["bytes"]) == ("s", to or "", len(payload))
-    assert (told["condition"], told["description"]) == (error.condition, error.description)
+    (refusal,) = refusals(tmp_path)
+    assert (refusal["sender"], refusal["address"], refusal["bytes"]) == ("s", to or "", len(payload))
+    assert (refusal["condition"], refusal["description"]) == (error.condition, error.description)
 
 
 def test_what_a_client_made_up_takes_little_of_the_ledger(peer: EnginePeer, tmp_path: Path) -> None:
     link = anonymous(peer)
     link.send(addressed("n" * 100_000), b"tag-1", True)
     detached(peer, link)
-    (told,) = refusals(tmp_path)
-    assert told["address"] == "n" * 512 and len(told["description"]) == 512
+    (refusal,) = refusals(tmp_path)
+    assert refusal["address"] == "n" * 512 and len(refusal["description"]) == 512
 
 
 def test_a_large_pre_settled_message_that_leads_nowhere(peer: EnginePeer, tmp_path: Path) -> None:
@@ -121,8 +121,12 @@ def test_a_large_pre_settled_message_that_leads_nowhere(peer: EnginePeer, tmp_pa
     link.send(payload, b"tag-1", True)
     error = detached(peer, link).error
     assert error is not None and error.info == {"delivery-tag": b"tag-1"}
-    (told,) = refusals(tmp_path)
-    assert (told["address"], told["bytes"], told["condition"]) == ("nowhere", len(payload), NOT_FOUND)
+    (refusal,) = refusals(tmp_path)
+    assert (refusal["address"], refusal["bytes"], refusal["condition"]) == (
+        "nowhere",
+        len(payload),
+        NOT_FOUND,
+    )
 
 
 def test_a_full_queue_refuses_pre_settled_messages_by_the_ledger(
@@ -135,8 +139,8 @@ def test_a_full_queue_refuses_pre_settled_messages_by_the_ledger(
     link.send(b"no message", b"3", True)
     link.send(addressed(None), b"4", False)
     peer.pump(lambda: link.unsettled_count == 0)
-    told = refusals(tmp_path)
-    assert [(one["address"], one["condition"]) for one in told] == [
+    found = refusals(tmp_path)
+    assert [(one["address"], one["condition"]) for one in found] == [
         ("small", "amqp:decode-error"),
         *[("small", "amqp:resource-limit-exceeded")] * 2,
     ], "those that found no room have waited for it"

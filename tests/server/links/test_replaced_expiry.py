@@ -270,7 +270,7 @@ def test_the_ledger_marks_them(broker: BrokerThread) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told_ms", "expires_ms", "found_ms"),
+    ("sent_ms", "expires_ms", "found_ms"),
     [
         (5, 0, None),
         (5, 9, 9),
@@ -283,9 +283,9 @@ def test_the_ledger_marks_them(broker: BrokerThread) -> None:
     ],
 )
 def test_only_a_later_expiry_takes_the_place(
-    told_ms: int | None, expires_ms: int, found_ms: int | None
+    sent_ms: int | None, expires_ms: int, found_ms: int | None
 ) -> None:
-    properties = Properties(message_id="m", absolute_expiry_time=told_ms, creation_time=3, group_id="g")
+    properties = Properties(message_id="m", absolute_expiry_time=sent_ms, creation_time=3, group_id="g")
     sent = AmqpMessage(properties=properties, application_properties={"n": 1}, body=Value("x"))
     found = decode_message(with_expiry(sent.encode(), expires_ms * 1000))
     assert found.properties is not None
@@ -293,4 +293,4 @@ def test_only_a_later_expiry_takes_the_place(
     assert (*record, found.application_properties, found.body) == ("m", 3, "g", {"n": 1}, Value("x"))
     assert found.properties.absolute_expiry_time == found_ms
     annotations = found.message_annotations or {}
-    assert annotations.get(Symbol(ORIGINAL)) == (told_ms if found_ms != told_ms else None)
+    assert annotations.get(Symbol(ORIGINAL)) == (sent_ms if found_ms != sent_ms else None)

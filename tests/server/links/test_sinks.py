@@ -15,7 +15,7 @@ from postroom.server.management import Request, Response
 from postroom.server.management.request import INTERNAL
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
-from tests.server.sink_peer import BATCH, SINK, begin, done, say, sealed
+from tests.server.sink_peer import BATCH, SINK, begin, done, sealed, send_request
 from tests.server.transaction_peer import Controller, attributes, refused_with
 
 pytestmark = pytest.mark.sockets
@@ -40,14 +40,18 @@ def test_a_batch_from_begin_to_commit(controller: Controller, queue: str) -> Non
     state = controller.send("x", txn_id)
     assert isinstance(state, TransactionalState) and isinstance(state.outcome, Accepted)
     name = begun["branch"]
-    assert done(say(controller, "SEAL", queue, branch=name)) == {"sent": 1, "messages": 1, "bytes": 6}
+    assert done(send_request(controller, "SEAL", queue, branch=name)) == {
+        "sent": 1,
+        "messages": 1,
+        "bytes": 6,
+    }
     assert controller.depth() == (0, 1)
-    assert done(say(controller, "COMMIT", queue, branches=[name], **BATCH)) == {
+    assert done(send_request(controller, "COMMIT", queue, branches=[name], **BATCH)) == {
         "status": "committed",
         "messages": 1,
     }
     assert controller.receive_text() == "x"
-    assert done(say(controller, "COMMIT", queue, branches=[name], **BATCH))["status"] == "already"
+    assert done(send_request(controller, "COMMIT", queue, branches=[name], **BATCH))["status"] == "already"
     assert begin(controller, queue)["decided"] is True
 
 
@@ -56,15 +60,15 @@ def test_a_driver_commits_what_the_tasks_of_others_have_sent(
 ) -> None:
     names = [sealed(controller, queue, "a", partition=0), sealed(other, queue, "b", partition=1)]
     loser = sealed(other, queue, "c", partition=1, attempt=1)
-    assert done(say(controller, "COMMIT", queue, branches=names, **BATCH))["messages"] == 2
+    assert done(send_request(controller, "COMMIT", queue, branches=names, **BATCH))["messages"] == 2
     assert controller.depth() == (2, 2)
-    assert condition(say(other, "SEAL", queue, branch=loser)) == "postroom:sink-branch-unknown"
+    assert condition(send_request(other, "SEAL", queue, branch=loser)) == "postroom:sink-branch-unknown"
 
 
 def test_a_branch_outlives_its_connection(broker: BrokerThread, controller: Controller, queue: str) -> None:
     with EnginePeer(broker.port, container_id=queue + "-task") as peer:
         name = sealed(Controller(broker, peer, queue), queue, "x")
-    assert done(say(controller, "COMMIT", queue, branches=[name], **BATCH))["messages"] == 1
+    assert done(send_request(controller, "COMMIT", queue, branches=[name], **BATCH))["messages"] == 1
 
 
 def test_an_open_branch_of_a_lost_connection_can_be_rolled_back_from_elsewhere(
@@ -77,7 +81,9 @@ def test_an_open_branch_of_a_lost_connection_can_be_rolled_back_from_elsewhere(
         task.send("x", begun["txn_id"])
     assert controller.depth() == (0, 1)
     for count in (1, 0):
-        assert done(say(controller, "ROLLBACK", queue, branch=begun["branch"])) == {"rolled_back": count}
+        assert done(send_request(controller, "ROLLBACK", queue, branch=begun["branch"])) == {
+            "rolled_back": count
+        }
     assert controller.depth() == (0, 0)
 
 
@@ -85,7 +91,7 @@ def test_nothing_is_sent_in_a_branch_that_is_sealed(controller: Controller, queu
     begun = begin(controller, queue)
     txn_id = begun["txn_id"]
     assert isinstance(txn_id, bytes)
-    done(say(controller, "SEAL", queue, branch=begun["branch"]))
+    done(send_request(controller, "SEAL", queue, branch=begun["branch"]))
     assert refused_with(controller.send("late", txn_id)) == "amqp:transaction:unknown-id"
 
 
@@ -97,7 +103,7 @@ def test_what_another_run_began_takes_nothing_more(
     assert isinstance(txn_id, bytes)
     begin(other, queue, run_id="r2")
     assert refused_with(controller.send("late", txn_id)) == "amqp:transaction:rollback"
-    refused = say(controller, "COMMIT", queue, branches=[], **BATCH)
+    refused = send_request(controller, "COMMIT", queue, branches=[], **BATCH)
     assert condition(refused) == "postroom:sink-fenced"
     assert attributes(refused) == {"app": queue, "run_id": "r2"}
 
@@ -109,7 +115,7 @@ def test_a_presettled_message_that_is_refused_spoils_the_branch(controller: Cont
     txn_id = begun["txn_id"]
     assert isinstance(txn_id, bytes)
     controller.sender.send(b"\x00\x53\x75\xa0\x01x", b"t", True, state=TransactionalState(txn_id))
-    refused = say(controller, "SEAL", queue, branch=begun["branch"])
+    refused = send_request(controller, "SEAL", queue, branch=begun["branch"])
     assert condition(refused) == "amqp:illegal-state"
     assert "production is paused" in str(refused.application_properties["statusDescription"])
 
@@ -122,7 +128,7 @@ def test_nothing_is_received_in_a_branch(controller: Controller, queue: str) -> 
     assert isinstance(txn_id, bytes)
     event = controller.receive()
     controller.dispose(event.delivery_id, TransactionalState(txn_id, Accepted()))
-    refused = say(controller, "SEAL", queue, branch=begun["branch"])
+    refused = send_request(controller, "SEAL", queue, branch=begun["branch"])
     assert condition(refused) == "amqp:illegal-state"
     assert controller.depth() == (1, 1)
 
@@ -180,14 +186,14 @@ BODIES = st.one_of(
     )
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
-def test_no_request_is_a_defect(broker: BrokerThread, said: list[tuple[str, object]]) -> None:
-    """Whatever it says, in whatever order: it is done, or refused with a reason."""
+def test_no_request_is_a_defect(broker: BrokerThread, requests: list[tuple[str, object]]) -> None:
+    """Whatever it has, in whatever order: it is done, or refused with a reason."""
 
     def perform(of: Broker) -> list[int]:
         binding = of.connect("test", [ANONYMOUS], 0, 0)
         assert binding is not None
         found = []
-        for operation, body in said:
+        for operation, body in requests:
             properties = {"operation": operation, "type": SINK, "name": "mangled"}
             reply = of.management.perform(Request(properties, body, sink=SinkContext(binding)), 0)
             assert isinstance(reply, Response)

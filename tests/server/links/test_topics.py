@@ -61,12 +61,12 @@ def text_of(payload: bytes) -> str:
 def subscriptions(broker: BrokerThread, topic: str) -> dict[str, int]:
     """Messages on each subscription to the topic, by its queue's name."""
 
-    def look(b: Broker) -> dict[str, int]:
+    def depths(b: Broker) -> dict[str, int]:
         return {
             name: int(q.statistics.depth) for name, q in b.manager.queues.items() if name.startswith(topic)
         }
 
-    return broker.call(look)
+    return broker.call(depths)
 
 
 def condition(peer: EnginePeer, link: ReceiverLink) -> str:
@@ -306,20 +306,20 @@ def test_the_anonymous_terminus_reaches_topics(
 ) -> None:
     relay = sending(peer, "relay", Target())
 
-    def say(text: str, annotations: dict[object, object]) -> None:
+    def send(text: str, annotations: dict[object, object]) -> None:
         message = Message(
             message_annotations=annotations, properties=Properties(to=topic), body=Data([text.encode()])
         )
         relay.send(message.encode(), text.encode(), False)
         peer.pump(lambda: relay.unsettled_count == 0)
 
-    say("neither queue nor topic", {})
+    send("neither queue nor topic", {})
     assert isinstance(peer.wait_for(DispositionReceived).state, Rejected)
     assert topic not in broker.call(lambda b: list(b.manager.topics))
-    say("made", {Symbol(mark[0]): mark[1]})
+    send("made", {Symbol(mark[0]): mark[1]})
     assert topic in broker.call(lambda b: list(b.manager.topics))
     link = receiving(peer, "r", topic_source(topic))
-    say("published", {})
+    send("published", {})
     assert received(peer, link, 1) == ["published"]
 
 

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from postroom.server.configuration.config import ListenConfig
+from postroom.server.configuration.listening import ListenConfig
 from postroom.server.exits import Exit, StartError
 from postroom.server.listening.listeners import Listener
 

@@ -12,7 +12,8 @@ from postroom.amqp.frames.frames import AMQP_HEADER, SASL_HEADER
 from postroom.amqp.frames.outcomes import ACCEPTED
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.message.sections import Data, Header, Message, decode_message
-from postroom.server.configuration.config import LimitsConfig, ListenConfig
+from postroom.server.configuration.config import LimitsConfig
+from postroom.server.configuration.listening import ListenConfig
 from postroom.server.configuration.passwords import hash_password
 from postroom.server.configuration.websocket import WebSocketConfig
 from postroom.server.listening import websocket_connection

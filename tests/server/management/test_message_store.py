@@ -468,10 +468,10 @@ BAD_REQUESTS: dict[str, tuple[str, object]] = {
 
 @pytest.mark.parametrize("what", BAD_REQUESTS)
 def test_bad_requests_are_refused_and_harm_nobody(what: str, connection: Connection) -> None:
-    operation, said = BAD_REQUESTS[what]
+    operation, body = BAD_REQUESTS[what]
     management = connection.create_management()
     with pytest.raises(ManagementException) as refused:
-        management.request(operation, kind="postroom.message", name="q", body=said)
+        management.request(operation, kind="postroom.message", name="q", body=body)
     assert (refused.value.status_code, refused.value.condition) == (400, "amqp:invalid-field")
     assert management.read("postroom.queue", "q")["messages_received"] == 0
 
@@ -490,17 +490,17 @@ def test_numbers_that_are_large_are_taken(store: MessageStore) -> None:
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "howto" / "message-store.md"
 PROGRAMS = dict(re.findall(r"^## ([^\n]+)\n.*?^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S))
-SAID = {
+OUTPUT = {
     "Assured put and get": ["one crate of apples"],
     "Look at messages and take some of them": ["took 4", "took 3", "left 3"],
     "Wait, and listen": ["answers 4", "yes"],
 }
 
 
-@pytest.mark.parametrize("title", SAID)
+@pytest.mark.parametrize("title", OUTPUT)
 def test_a_program_of_the_how_to_page_works(
     title: str, broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
     exec(PROGRAMS[title].replace("5672", str(broker.port)), {})
-    assert capsys.readouterr().out.splitlines() == SAID[title]
-    assert PROGRAMS.keys() == SAID.keys()
+    assert capsys.readouterr().out.splitlines() == OUTPUT[title]
+    assert PROGRAMS.keys() == OUTPUT.keys()

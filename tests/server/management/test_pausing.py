@@ -31,9 +31,9 @@ def fail(receiver: BlockingReceiver) -> None:
 def test_a_send_to_a_queue_with_production_paused_is_rejected(
     manager: Manager, broker: BrokerThread, queue: str
 ) -> None:
-    manager.ask("CREATE", type=QUEUE, name=queue)
+    manager.request("CREATE", type=QUEUE, name=queue)
     sender = manager.connection.create_sender(queue)
-    shown = manager.ask("PAUSE", type=QUEUE, name=queue, switch="production").body
+    shown = manager.request("PAUSE", type=QUEUE, name=queue, switch="production").body
     assert (shown["production_paused"], shown["production_state"]) == (True, "Production-Paused")
     with pytest.raises(SendException):
         sender.send(Message(body="refused", durable=True))
@@ -41,22 +41,22 @@ def test_a_send_to_a_queue_with_production_paused_is_rejected(
         producer = ours.create_session().create_producer(queue)
         with pytest.raises(IllegalStateException, match="production is paused"):
             producer.send("refused, too")
-    manager.ask("RESUME", type=QUEUE, name=queue, switch="production")
+    manager.request("RESUME", type=QUEUE, name=queue, switch="production")
     sender.send(Message(body="taken", durable=True))
-    assert manager.ask("READ", type=QUEUE, name=queue).body["messages_received"] == 1
+    assert manager.request("READ", type=QUEUE, name=queue).body["messages_received"] == 1
 
 
 def test_a_receiver_of_a_queue_with_consumption_paused_finds_nothing_and_a_browser_all(
     manager: Manager, queue: str
 ) -> None:
     manager.connection.create_sender(queue).send(Message(body="waits", durable=True))
-    manager.ask("PAUSE", type=QUEUE, name=queue, switch="consumption")
+    manager.request("PAUSE", type=QUEUE, name=queue, switch="consumption")
     receiver = manager.connection.create_receiver(queue, name="takes", credit=1)
     with pytest.raises(Timeout):
         receiver.receive(timeout=SHORT_S)
     browser = manager.connection.create_receiver(queue, name="looks", credit=1, options=Copy())
     assert browser.receive(timeout=15).body == "waits"
-    manager.ask("RESUME", type=QUEUE, name=queue, switch="consumption")
+    manager.request("RESUME", type=QUEUE, name=queue, switch="consumption")
     assert receiver.receive(timeout=15).body == "waits"
     receiver.accept()
 
@@ -67,20 +67,20 @@ def test_what_comes_back_while_insertion_is_paused_is_pending_until_it_is_resume
     manager.connection.create_sender(queue).send(Message(body="comes back", durable=True))
     receiver = manager.connection.create_receiver(queue, name="takes", credit=1)
     receiver.receive(timeout=15)
-    manager.ask("PAUSE", type=QUEUE, name=queue, switch="insertion")
+    manager.request("PAUSE", type=QUEUE, name=queue, switch="insertion")
     fail(receiver)
     receiver.close()
-    counts = manager.ask("READ", type=QUEUE, name=queue).body
+    counts = manager.request("READ", type=QUEUE, name=queue).body
     assert (counts["messages_current"], counts["messages_paused"]) == (0, 1)
-    manager.ask("RESUME", type=QUEUE, name=queue, switch="insertion")
+    manager.request("RESUME", type=QUEUE, name=queue, switch="insertion")
     again = manager.connection.create_receiver(queue, name="again", credit=1).receive(timeout=15)
     assert (again.body, again.delivery_count) == ("comes back", 1)
 
 
 @pytest.mark.parametrize("switch", ["everything", ""])
 def test_a_request_that_names_no_switch_is_refused(manager: Manager, queue: str, switch: str) -> None:
-    manager.ask("CREATE", type=QUEUE, name=queue)
-    answer = manager.ask("PAUSE", type=QUEUE, name=queue, switch=switch)
+    manager.request("CREATE", type=QUEUE, name=queue)
+    answer = manager.request("PAUSE", type=QUEUE, name=queue, switch=switch)
     assert answer.properties["statusCode"] == 400
     assert "production, insertion, consumption" in answer.properties["statusDescription"]
 
@@ -118,7 +118,7 @@ def test_a_consumer_says_how_long_what_it_fails_at_waits(manager: Manager, queue
     receiver.receive(timeout=15)
     fail(receiver)
     receiver.close()
-    assert manager.ask("READ", type=QUEUE, name=queue).body["messages_redelivery_delay"] == 1
+    assert manager.request("READ", type=QUEUE, name=queue).body["messages_redelivery_delay"] == 1
 
 
 @pytest.mark.parametrize("delay", ["soon", -5, True])

@@ -23,15 +23,15 @@ class End(Protocol):
 class Line:
     """A connection from ``here`` to ``there``: frames travel one by one."""
 
-    def __init__(self, names: tuple[str, str], here: End, there: End, told: Callable[[str], None]) -> None:
-        """``told`` hears who has heard something."""
+    def __init__(self, names: tuple[str, str], here: End, there: End, notify: Callable[[str], None]) -> None:
+        """``notify`` is called with the name of who has received something."""
         self.names = names
         """Of the nodes, or of the client."""
         self.ends = (here, there)
         self.frames: tuple[list[tuple[str, bytes]], list[tuple[str, bytes]]] = ([], [])
-        """What each end has said and the other hasn't heard."""
+        """What each end has sent and the other hasn't received."""
         self._splitters = (Splitter(), Splitter())
-        self._told = told
+        self._notify = notify
         self.alive = True
 
     def collect(self) -> None:
@@ -66,7 +66,7 @@ class Line:
         target = self.ends[1 - side]
         if not target.finished:
             target.receive(frame, now_us, now_us)
-        self._told(self.names[1 - side])
+        self._notify(self.names[1 - side])
 
     def cut(self, now_us: int, *dead: str) -> None:
         """What was under way is lost; both ends hear of it, but those that are ``dead``."""
@@ -74,4 +74,4 @@ class Line:
         for name, end in zip(self.names, self.ends, strict=True):
             if name not in dead:
                 end.lost(now_us)
-                self._told(name)
+                self._notify(name)

@@ -8,6 +8,7 @@ SEEDS_PER_TEST = 20
 BATCHES = 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", PAIRS)
 def test_a_fault_before_every_step_of_a_batch_loses_and_doubles_nothing(kind: str, fault: str) -> None:
@@ -21,6 +22,7 @@ def test_where_nothing_fails_nothing_is_lost(kind: str) -> None:
         run_with_fault(PAIRS[kind](), seed, 0, lambda world: None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_promises_hold_between_three_queue_managers(batch: int) -> None:
     faults = checks = 0

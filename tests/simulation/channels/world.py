@@ -108,7 +108,7 @@ class World:
         if here is None or there is None:
             outward.fail("refused", False, self.now_us)
             return
-        self.lines.append(Line((node.name, partner.name), here, there, self._told))
+        self.lines.append(Line((node.name, partner.name), here, there, self._notify))
 
     def _connect_clients(self) -> None:
         self.clients = [client for client in self.clients if not client.over]
@@ -126,9 +126,9 @@ class World:
         if binding is None:
             return  # it is stopping
         self.clients.append(client)
-        self.lines.append(Line((client.name, client.at), client, binding, self._told))
+        self.lines.append(Line((client.name, client.at), client, binding, self._notify))
 
-    def _told(self, name: str) -> None:
+    def _notify(self, name: str) -> None:
         if name in self.nodes:
             self.nodes[name].turn_wanted = True
 

@@ -1,4 +1,4 @@
-"""Conservation: books that were kept right balance, whatever was opened, and every slip shows."""
+"""Conservation: counts that were kept right balance, whatever was opened, and every slip shows."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from tests.spark.audit.audit_results import RESULT, VIOLATION
 ended = st.tuples(*(st.integers(0, 5) for _ in OUTCOMES))
 
 
-class Books:
+class QueueHistory:
     """What really happened on one queue: before the history, up to the checkpoint, and since."""
 
     def __init__(self, queue_id: int, is_whole: bool, draw: st.DataObject) -> None:
@@ -31,7 +31,7 @@ class Books:
         self.held = at_checkpoint + self.late_arrivals - sum(self.late_ended)
 
     @property
-    def told(self) -> tuple[int, tuple[int, ...]]:
+    def totals(self) -> tuple[int, tuple[int, ...]]:
         """What the checkpoint counts."""
         before = sum(self.ended_before) + self.opening
         return before + self.early_arrivals, _added(self.ended_before, self.early_ended)
@@ -57,8 +57,12 @@ def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _kept(draw: st.DataObject, is_whole: bool) -> tuple[list[QueueCounts], CheckpointTotals]:
-    books = [Books(number, is_whole, draw) for number in range(1, draw.draw(st.integers(1, 4)) + 1)]
-    return [one.counts for one in books], CheckpointTotals(77, {one.queue_id: one.told for one in books})
+    histories = [
+        QueueHistory(number, is_whole, draw) for number in range(1, draw.draw(st.integers(1, 4)) + 1)
+    ]
+    return [one.counts for one in histories], CheckpointTotals(
+        77, {one.queue_id: one.totals for one in histories}
+    )
 
 
 def _rules(found: Balance) -> set[str]:
@@ -67,8 +71,8 @@ def _rules(found: Balance) -> set[str]:
 
 @given(st.data(), st.booleans())
 def test_books_that_were_kept_right_balance(data: st.DataObject, is_whole: bool) -> None:
-    counts, told = _kept(data, is_whole)
-    found = balance("a", is_whole, told, counts)
+    counts, checkpoint = _kept(data, is_whole)
+    found = balance("a", is_whole, checkpoint, counts)
     assert found.violations == []
     assert found.manager.difference == 0
     assert [row.opening for row in found.queues] == [one.seen for one in counts]
@@ -86,18 +90,18 @@ SLIPS = {
 def test_one_too_many_of_anything_unbalances_queue_and_manager(
     data: st.DataObject, is_whole: bool, slip: str
 ) -> None:
-    counts, told = _kept(data, is_whole)
+    counts, checkpoint = _kept(data, is_whole)
     counts[0] = SLIPS[slip](counts[0])
-    found = balance("a", is_whole, told, counts)
+    found = balance("a", is_whole, checkpoint, counts)
     assert {"unbalanced queue", "unbalanced manager"} <= _rules(found)
     assert [one.queue for one in found.violations if one.rule == "unbalanced queue"] == ["q1"]
 
 
 @given(st.data())
 def test_an_older_entry_without_a_trace_is_missed(data: st.DataObject) -> None:
-    counts, told = _kept(data, False)
+    counts, checkpoint = _kept(data, False)
     lost = replace(counts[0], seen=counts[0].seen - 1, held=counts[0].held - 1)
-    found = balance("a", False, told, [lost, *counts[1:]])
+    found = balance("a", False, checkpoint, [lost, *counts[1:]])
     assert _rules(found) == {"opening differs", "unbalanced manager"}
 
 
@@ -110,9 +114,9 @@ def test_a_queue_that_the_checkpoint_fills_and_nobody_sees_is_missed() -> None:
 def test_a_checkpoint_that_counts_otherwise_than_a_whole_history_is_found(
     data: st.DataObject, slip: int
 ) -> None:
-    counts, told = _kept(data, True)
-    arrived, outcomes = told.totals[1]
-    wrong = CheckpointTotals(77, {**told.totals, 1: (arrived + slip, outcomes)})
+    counts, checkpoint = _kept(data, True)
+    arrived, outcomes = checkpoint.totals[1]
+    wrong = CheckpointTotals(77, {**checkpoint.totals, 1: (arrived + slip, outcomes)})
     found = balance("a", True, wrong, counts)
     (violation,) = found.violations
     assert (violation.rule, violation.queue, violation.positions) == ("checkpoint differs", "q1", (77,))
@@ -149,8 +153,8 @@ def test_without_an_opening_nothing_is_proven(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_totals_survive_the_tables_folder(data: st.DataObject) -> None:
-    _, told = _kept(data, False)
-    assert CheckpointTotals.from_json(told.to_json()) == told
+    _, checkpoint = _kept(data, False)
+    assert CheckpointTotals.from_json(checkpoint.to_json()) == checkpoint
 
 
 # --- the result -----------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class Played:
     waiting: list[int] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
     """Positions of assignments."""
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     takes_nothing: bool = False
     """It is paused, or has a selector that nothing matches."""
     ledger_id: UUID = LEDGER_ID
@@ -86,38 +86,38 @@ class Played:
             self.assigned_through = self.last
         return self
 
-    def _told(self) -> Plan:
+    def _plan(self) -> Plan:
         return Plan(
-            str(self.ledger_id),
-            EPOCH_ID,
-            self.confirmed,
-            self.assigned_through,
-            len(self.held),
-            self.registered,
-            self.last,
-            self.waiting[0] if self.waiting else 0,
-            False,
-            len(self.held) >= self.window,
+            ledger_id=str(self.ledger_id),
+            epoch_id=EPOCH_ID,
+            confirmed=self.confirmed,
+            assigned_through=self.assigned_through,
+            held=len(self.held),
+            registered=self.registered,
+            last_position=self.last,
+            oldest_waiting=self.waiting[0] if self.waiting else 0,
+            is_filling=False,
+            is_full=len(self.held) >= self.window,
         )
 
-    # --- what a query asks
+    # --- what a query requests
 
     def plan(self, checkpoint: str, takes_over: bool = False) -> Plan:
-        self.asked.append("PLAN")
+        self.requests.append("PLAN")
         self._check(checkpoint, takes_over)
-        return self._told()
+        return self._plan()
 
     def current_plan(self) -> Plan:
-        self.asked.append("READ")
-        return self._told()
+        self.requests.append("READ")
+        return self._plan()
 
     def register(self, checkpoint: str, takes_over: bool) -> None:
-        self.asked.append("REGISTER")
+        self.requests.append("REGISTER")
         self._check(checkpoint, takes_over)
         self.registered = checkpoint
 
     def confirm(self, checkpoint: str, ledger_id: str, position: Position) -> int:
-        self.asked.append(f"CONFIRM {position.position}")
+        self.requests.append(f"CONFIRM {position.position}")
         assert (checkpoint, ledger_id, position.epoch_id) == (self.registered, LEDGER, EPOCH_ID)
         assert position.position <= self.assigned_through
         before = len(self.held)

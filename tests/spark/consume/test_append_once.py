@@ -20,7 +20,7 @@ from postroom.spark.consume.foreach_batch import Appended, append_once
 from postroom.spark.consume.table import epoch_mark
 from tests.ledger.ledger_maker import LEDGER_ID, LedgerMaker
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 OTHER_ID = UUID("0195f2a0-0000-7000-8000-00000000000b")
 A, B = str(LEDGER_ID), str(OTHER_ID)
@@ -177,7 +177,7 @@ def test_the_driver_dies_beside_the_commit(lake: Lake, after: bool, monkeypatch:
 
 def test_another_writer_of_the_table_comes_first(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.batch(a=5)
-    commit, written, tries, writes = append._commit, append._written, [], []
+    commit, written, tries, writes = append._commit, append.write_files, [], []
 
     def contended(target: Any, table: Any, files: Any, due: Any) -> bool:
         tries.append(table.version())
@@ -186,7 +186,7 @@ def test_another_writer_of_the_table_comes_first(lake: Lake, monkeypatch: pytest
         return commit(target, table, files, due)
 
     monkeypatch.setattr(append, "_commit", contended)
-    monkeypatch.setattr(append, "_written", lambda *args: writes.append(1) or written(*args))
+    monkeypatch.setattr(append, "write_files", lambda *args: writes.append(1) or written(*args))
     assert lake.batch(a=9) == Appended(4, 4, {A: 9})
     assert (tries, len(writes)) == ([2, 3], 1), "the files are still good"
     assert not lake.has(2, 9) and DeltaTable(lake.table).to_pyarrow_table().num_rows == 7

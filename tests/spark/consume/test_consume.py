@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from postroom.spark.consume.foreach_batch import confirm
 from tests.spark.played_queries import SUBSCRIPTION, Station, station
 
-pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(900)]
 
 HOWTO = Path(__file__).resolve().parents[3] / "docs" / "howto" / "queue-to-delta.md"
 PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -104,8 +104,8 @@ def test_a_query_goes_on_over_a_restart_with_two_subscriptions(
         one.restart()
         one.send(9)
         watched.wait_for(18)
-        look = spark.read.format("postroom.messages").options(**_options(one, "call")).load()
-        assert look.count() == one.state()["held"] == 0
+        snapshot = spark.read.format("postroom.messages").options(**_options(one, "call")).load()
+        assert snapshot.count() == one.state()["held"] == 0
     finally:
         if query is not None:
             query.stop()

@@ -46,9 +46,9 @@ def test_the_first_batch_says_where_it_begins_and_registers_when_its_rows_are_as
 ) -> None:
     query = Query(played)
     begin = query.next()
-    assert (begin.position, begin.begins, played.asked) == (at(1), True, ["PLAN"])
+    assert (begin.position, begin.begins, played.requests) == (at(1), True, ["PLAN"])
     assert query.rows(begin) == []
-    assert played.asked == ["PLAN", "REGISTER"] and played.registered == begin.checkpoint
+    assert played.requests == ["PLAN", "REGISTER"] and played.registered == begin.checkpoint
     query.committed = begin
     end = query.next()
     assert (end.position, end.begins, end.checkpoint) == (at(7), False, begin.checkpoint)
@@ -97,7 +97,7 @@ def test_looking_and_reading_again_change_nothing(played: Played) -> None:
     before = (played.confirmed, played.held)
     end = query.next()
     assert [query.rows(end) for _ in range(3)] == [[2, 3, 4, 5, 6, 7]] * 3
-    assert (played.confirmed, played.held) == before and "CONFIRM" not in " ".join(played.asked)
+    assert (played.confirmed, played.held) == before and "CONFIRM" not in " ".join(played.requests)
 
 
 def test_a_batch_is_the_same_within_a_process_and_never_has_what_is_confirmed_in_the_next(
@@ -121,11 +121,11 @@ def test_a_batch_that_the_table_has_is_the_same_within_a_process_and_empty_after
     query = Query(played, f"table:{table}#lake")
     query.batch()
     end = query.next()
-    asked = len(played.asked)
+    count = len(played.requests)
     assert len(query.rows(end)) == 6
     record_position(table, "lake", at(5))
     assert len(query.rows(end)) == 6, "the batch is still being worked on"
-    assert len(played.asked) == asked, "the plan is known"
+    assert len(played.requests) == count, "the plan is known"
     assert query.restart().rows(end) == [6, 7], "a crash between the table's commit and Spark's commit log"
 
 
@@ -149,9 +149,9 @@ def test_with_spark_what_is_in_its_commit_log_is_confirmed_with_the_next_plan(pl
     assert played.confirmed == 1
     assert query.next() == query.committed
     assert (played.confirmed, played.held) == (7, [])
-    asked = len(played.asked)
+    count = len(played.requests)
     query.next()
-    assert played.asked[asked:] == ["PLAN"], "once is enough"
+    assert played.requests[count:] == ["PLAN"], "once is enough"
 
 
 def test_with_call_nothing_is_confirmed_here(played: Played) -> None:
@@ -335,10 +335,10 @@ def test_idle_polling_asks_the_broker_at_most_so_often(tmp_path: Path) -> None:
     played = Played(tmp_path / "data")
     query = Query(played, more={"pollMs": "250"})
     query.batch()
-    asked = len(played.asked)
+    count = len(played.requests)
     for _ in range(9):
         query.next()
-    assert (len(played.asked) - asked, query.clock.now) == (9, 2.0)
+    assert (len(played.requests) - count, query.clock.now) == (9, 2.0)
     played.put(1)
     query.batch()
     assert query.clock.now == 2.25
@@ -409,7 +409,7 @@ def test_a_query_with_a_full_window_only_waits(tmp_path: Path) -> None:
 def test_a_look_has_everything_that_is_not_confirmed_and_registers_nothing(played: Played) -> None:
     slices = Query(played).planner.unconfirmed()
     assert positions(slices) == [2, 3, 4, 5, 6, 7]
-    assert (played.asked, played.registered) == (["READ"], "")
+    assert (played.requests, played.registered) == (["READ"], "")
 
 
 def test_tasks_are_cut_by_messages(played: Played) -> None:

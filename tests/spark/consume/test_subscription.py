@@ -21,7 +21,7 @@ from postroom.spark.ledger_source.positions import Position
 from tests.server.harness import BrokerThread, make_config
 from tests.spark.played_queries import NOUN, SUBSCRIPTION, Appending, Played, Station, station
 
-pytestmark = [pytest.mark.sockets, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.sockets, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -30,15 +30,15 @@ def one() -> Iterator[Station]:
         yield running
 
 
-def asked(one: Station, timeout_s: float = 20) -> BrokerSubscription:
+def subscription_of(one: Station, timeout_s: float = 20) -> BrokerSubscription:
     return BrokerSubscription(Broker(one.url, None), SUBSCRIPTION, timeout_s)
 
 
 def test_how_it_stands(one: Station) -> None:
     one.send(6)
-    with asked(one) as there:
-        looked, plan = there.current_plan(), there.plan("mine")
-        assert (plan.ledger_id, plan.epoch_id) == (looked.ledger_id, looked.epoch_id)
+    with subscription_of(one) as there:
+        current, plan = there.current_plan(), there.plan("mine")
+        assert (plan.ledger_id, plan.epoch_id) == (current.ledger_id, current.epoch_id)
         assert (plan.held, plan.is_full, plan.is_filling, plan.registered) == (4, True, False, "")
         assert plan.confirmed < plan.assigned_through <= plan.last_position
         assert plan.oldest_waiting, "two wait"
@@ -56,7 +56,7 @@ def test_how_it_stands(one: Station) -> None:
 
 
 def test_refusals(one: Station) -> None:
-    with asked(one) as there:
+    with subscription_of(one) as there:
         there.register("mine", False)
         with pytest.raises(CheckpointReplaced) as raised:
             there.plan("other")
@@ -76,7 +76,7 @@ def test_a_subscription_whose_lease_is_over(one: Station) -> None:
 
 
 def test_a_query_that_asks_for_hours_has_one_session(one: Station) -> None:
-    with asked(one) as there:
+    with subscription_of(one) as there:
         there.register("mine", False)
         before = one.sessions()
         for _ in range(300):  # more than a connection has
@@ -85,7 +85,7 @@ def test_a_query_that_asks_for_hours_has_one_session(one: Station) -> None:
 
 
 def test_a_broker_that_comes_back_is_asked_again(one: Station) -> None:
-    with asked(one) as there:
+    with subscription_of(one) as there:
         there.register("mine", False)
         one.restart()
         assert there.plan("mine").registered == "mine"
@@ -102,7 +102,7 @@ def test_a_broker_that_stays_away_fails_the_query_in_time(
 
     monkeypatch.setattr(subscription.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(subscription.time, "sleep", sleep)
-    there = asked(one, timeout_s=5)
+    there = subscription_of(one, timeout_s=5)
 
     def refuse() -> None:
         raise ConnectionLostException("nobody listens")

@@ -51,7 +51,7 @@ class Cell:
     wrong: str
 
     def __str__(self) -> str:
-        came = self.wrong or (self.excuse if self.verdict.word == "clean" else self.verdict.said)
+        came = self.wrong or (self.excuse if self.verdict.word == "clean" else self.verdict.reason)
         return f"{'WRONG ' if self.wrong else ''}{self.format} | {self.damage} | {self.verdict.word} | {came}"
 
 

@@ -21,7 +21,7 @@ from tests.spark.damage.specimens import Specimen
 
 NEW_VALUES = {"int": 1, "bool": True, "string": "x", "timestamp": datetime(2026, 11, 1, tzinfo=UTC)}
 LOGS = {"delta": "_delta_log", "parquet": "_log"}
-BOOKS = ("reached.json", "openings.json", "settings.json", "ledgers.json")
+STATE_FILES = ("reached.json", "openings.json", "settings.json", "ledgers.json")
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,7 @@ def _restored(root: Path, name: str) -> None:
 
 
 def _beside(specimen: Specimen) -> Iterator[Damage]:
-    for name in BOOKS:
+    for name in STATE_FILES:
         yield Damage(name, "gone", lambda root, at=name: (root / OWN_FOLDER / at).unlink())
         yield Damage(name, "truncated", lambda root, at=name: _truncate(root / OWN_FOLDER / at))
         yield Damage(name, "a bit flipped", lambda root, at=name: _flip(root / OWN_FOLDER / at))

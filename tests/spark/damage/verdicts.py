@@ -30,11 +30,11 @@ from tests.spark.local_pipeline import in_order
 
 @dataclass(frozen=True)
 class Verdict:
-    """An audit's answer, or the words in which it was refused."""
+    """An audit's verdict, or the reason for which it was refused."""
 
     word: str
     """clean, violations, not proven or refused."""
-    said: str
+    reason: str
     cuts: tuple[Cut, ...] = ()
 
 
@@ -91,5 +91,5 @@ def _is_for(row: dict[str, object], state: TableState) -> bool:
         return True
     ledger_id, position, serial = str(row["ledger_id"]), int(str(row["position"])), int(str(row["serial"]))
     at, opening = state.positions.get(ledger_id), state.openings.get(ledger_id)
-    is_told = opening is not None and serial < opening[0] and position <= opening[1]
-    return at is not None and position <= at.position and not is_told
+    is_in_opening = opening is not None and serial < opening[0] and position <= opening[1]
+    return at is not None and position <= at.position and not is_in_opening

@@ -97,8 +97,8 @@ def consume(station: Station, sink: Appending, checkpoint: Path, confirm: str) -
     return Play(station, Played(options, sink, checkpoint), sink)
 
 
-def told(source: str, sink: str) -> dict[str, str]:
-    """What the page says of a row, by failure."""
+def promised(source: str, sink: str) -> dict[str, str]:
+    """What the page promises in a row, by failure."""
     for line in PAGE.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("|") and cells[:2] == [source, sink]:

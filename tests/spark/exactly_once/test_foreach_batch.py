@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from postroom.spark.consume.errors import CheckpointReplaced
-from tests.spark.exactly_once.promises import EXACT, FAILURES, LOSS, Play, consume, tap, told
+from tests.spark.exactly_once.promises import EXACT, FAILURES, LOSS, Play, consume, promised, tap
 from tests.spark.played_queries import Appending, KeyedByBatch, Station
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(300)]
@@ -35,7 +35,7 @@ def test_each_cell_is_what_the_page_says(
     one: Station, row: tuple[str, str], failure: str, tmp_path: Path
 ) -> None:
     play = ROWS[row](one, tmp_path / "checkpoint")
-    assert play.fail(failure) == told(*row)[failure]
+    assert play.fail(failure) == promised(*row)[failure]
     if row[0].startswith("consume"):
         assert (one.on_queue(), one.state()["held"]) == (0, 0), "taken from the queue all the same"
 
@@ -54,4 +54,4 @@ def test_without_being_told_a_new_checkpoint_takes_nothing(
         play.query.run()
     assert raised.value.confirmed == one.state()["confirmed"]
     assert play.outcome() == EXACT
-    assert LOSS not in told("consume, `call`", "appends").values()
+    assert LOSS not in promised("consume, `call`", "appends").values()

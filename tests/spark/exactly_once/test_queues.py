@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from postroom.server.configuration.config import ListenConfig
+from postroom.server.configuration.listening import ListenConfig
 from postroom.spark.sink.errors import BatchReplaced, QueryReplaced
 from tests.server.harness import BrokerThread, make_config
-from tests.spark.exactly_once.promises import DUPLICATES, EXACT, FAILURES, LOSS, told
+from tests.spark.exactly_once.promises import DUPLICATES, EXACT, FAILURES, LOSS, promised
 from tests.spark.played_queries import Died
 from tests.spark.sink.sink_tasks import Query, bodies, numbered, received
 
@@ -145,4 +145,4 @@ def test_each_cell_is_what_the_page_says(
         outcome = LOSS
     elif max(has.values()) > 1:
         outcome = DUPLICATES
-    assert outcome == told("any", row)[failure]
+    assert outcome == promised("any", row)[failure]

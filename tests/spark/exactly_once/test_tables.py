@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from postroom.spark.consume.errors import CheckpointReplaced
-from tests.spark.exactly_once.promises import EXACT, FAILURES, Play, consume, tap, told
+from tests.spark.exactly_once.promises import EXACT, FAILURES, Play, consume, promised, tap
 from tests.spark.played_queries import Station, Table
 
-pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(900)]
 
 Made = Callable[[Station, Table, Path], Play]
 
@@ -42,7 +42,7 @@ def test_each_cell_is_what_the_page_says(
     spark: SparkSession, one: Station, row: tuple[str, str], failure: str, tmp_path: Path
 ) -> None:
     play = _play(row, spark, one, tmp_path)
-    assert play.fail(failure) == told(*row)[failure] == EXACT
+    assert play.fail(failure) == promised(*row)[failure] == EXACT
     if row[0].startswith("consume"):
         assert (one.on_queue(), one.state()["held"]) == (0, 0)
 

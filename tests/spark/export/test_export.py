@@ -15,7 +15,7 @@ from postroom.spark.export import parquet as exporting
 from postroom.spark.export.parquet import NOTES, Export, ExportOptions, ExportRefused
 from postroom.spark.export.upload import Upload
 from postroom.spark.filesystems.exclusive_files import TEMPORARY
-from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
+from postroom.spark.ledger_source.columns import ACT, EVENTS_SCHEMA
 from postroom.spark.places.folder import FolderPlace
 from postroom.spark.places.place import Place
 from postroom.spark.places.store import StorePlace
@@ -66,8 +66,9 @@ def read(out: Path) -> pa.Table:
     return pa.concat_tables(tables).sort_by([("position", "ascending"), ("ordinal", "ascending")])
 
 
-def without_user(table: pa.Table) -> pa.Table:
-    """Who logged in is dropped unless it is asked for."""
+def left_by_default(table: pa.Table) -> pa.Table:
+    """What an export has unless more is asked for: who logged in is dropped, acts are no column of it."""
+    table = table.drop_columns([ACT])
     at = table.schema.get_field_index("user")
     return table.set_column(at, table.schema.field(at), pa.nulls(len(table), pa.string()))
 
@@ -76,8 +77,8 @@ def test_what_is_exported_is_what_the_ledger_says(ledger: Path, tmp_path: Path) 
     out = out_of(tmp_path)
     assert exported(FolderPlace(ledger), out) == len(sealed_rows(ledger))
     got = read(out)
-    assert got.schema.equals(EVENTS_SCHEMA)
-    assert got.equals(without_user(sealed_rows(ledger)))
+    assert got.schema.equals(pa.schema([field for field in EVENTS_SCHEMA if field.name != ACT]))
+    assert got.equals(left_by_default(sealed_rows(ledger)))
 
 
 def test_rows_lie_in_the_folder_of_their_day(ledger: Path, tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def test_a_second_run_adds_what_was_sealed_since_and_changes_nothing(ledger: Pat
     writer.close()
     assert exported(FolderPlace(ledger), out) > 0
     assert all(each.read_bytes() == content for each, content in before.items())
-    assert read(out).equals(without_user(sealed_rows(ledger)))
+    assert read(out).equals(left_by_default(sealed_rows(ledger)))
 
 
 def test_a_run_that_ended_anywhere_is_taken_up(
@@ -136,7 +137,7 @@ def test_a_run_that_ended_anywhere_is_taken_up(
 ) -> None:
     """It ends before each of the objects that it would make."""
     place, out = FolderPlace(ledger), out_of(tmp_path)
-    expected = without_user(sealed_rows(ledger))
+    expected = left_by_default(sealed_rows(ledger))
     whole = exporting.Objects.create_by
     survived = 0
     while True:
@@ -163,7 +164,7 @@ def test_a_run_that_ended_anywhere_is_taken_up(
 
 def test_several_processes(ledger: Path, tmp_path: Path) -> None:
     exported(FolderPlace(ledger), out_of(tmp_path), jobs=2)
-    assert read(out_of(tmp_path)).equals(without_user(sealed_rows(ledger)))
+    assert read(out_of(tmp_path)).equals(left_by_default(sealed_rows(ledger)))
 
 
 def test_chosen_columns_in_their_order(ledger: Path, tmp_path: Path) -> None:
@@ -238,7 +239,7 @@ def test_a_restored_backup_that_ran_on_is_refused(ledger: Path, tmp_path: Path) 
 def test_from_a_store_it_is_the_same(ledger: Path, tmp_path: Path) -> None:
     list(Upload(ledger, str(tmp_path / "store")).run())
     exported(StorePlace(str(tmp_path / "store"), cache=str(tmp_path / "cache")), out_of(tmp_path))
-    assert read(out_of(tmp_path)).equals(without_user(sealed_rows(ledger)))
+    assert read(out_of(tmp_path)).equals(left_by_default(sealed_rows(ledger)))
 
 
 def test_two_ledgers_in_one_export(ledger: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from postroom.spark.jobs.errors import OptionInvalid
 from postroom.spark.jobs.plan import Manifest, Results
 from tests.spark.jobs.job_broker import Scene
 
-pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(900)]
 
 
 ORDERS = pa.table({"id": list(range(10)), "customer": [f"c{n % 3}" for n in range(10)]})
@@ -126,8 +126,8 @@ def test_a_delta_table_whose_files_do_not_say_all_is_refused(spark: SparkSession
 
 def test_a_table_that_is_not_there(spark: SparkSession, at: Scene) -> None:
     nowhere = str(at.folder.parent / "nowhere")
-    for kind, said in (("", "nowhere"), ("delta", "there is no Delta table")):
-        with pytest.raises(OptionInvalid, match=said):
+    for kind, problem in (("", "nowhere"), ("delta", "there is no Delta table")):
+        with pytest.raises(OptionInvalid, match=problem):
             plan(spark, at, Table(nowhere, kind, COLUMNS, "", (), 4))
 
 

@@ -19,7 +19,7 @@ from postroom.server.configuration.config import QueueConfig
 from postroom.spark.jobs.errors import Exit
 from tests.spark.jobs.job_broker import Scene, rule, scene
 
-pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(900)]
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 OFFERS = [
@@ -143,9 +143,9 @@ def test_wrong_usage_is_2(at: Scene, more: list[str], text: str, monkeypatch: py
 
 def test_wrong_rules_and_columns_are_2(at: Scene) -> None:
     at.put("dead", ["a"])
-    for text, said in (("[[rule]]", "has no `when`"), (rule("nosuch", "leave"), "line 1: rule 'rule 1'")):
+    for text, problem in (("[[rule]]", "has no `when`"), (rule("nosuch", "leave"), "line 1: rule 'rule 1'")):
         ended = triage(at, text)
-        assert ended.exit_code == Exit.USAGE and said in ended.stderr
+        assert ended.exit_code == Exit.USAGE and problem in ended.stderr
     both = triage(at, rule("nosuch", "leave", name="one") + rule("1", "leave", name="two"))
     assert [line.split(": rule ")[1][:5] for line in both.stderr.splitlines()] == ["'one'", "'two'"]
     assert run("deduplicate", "--queue", "dead", "--data", "x", "--by", "nosuch").exit_code == Exit.USAGE
@@ -196,8 +196,8 @@ def test_the_triage_of_the_how_to_end_to_end(at: Scene) -> None:
     at.reject("orders", ["app:database", "app:unreadable", "app:other"])
     at.put("offers", ["an offer", "another"])
     at.reject("offers", ["app:late", "app:late"])
-    look, act, both, undo = commands(at, "triage-dead-letters.md")
-    ended = run(*look)
+    dry_run, act, both, undo = commands(at, "triage-dead-letters.md")
+    ended = run(*dry_run)
     assert ended.exit_code == Exit.DONE and "4 messages would be acted on" in ended.stdout
     assert re.search(r"\(no rule\) +leave +1", ended.stdout)
     assert run(*act).exit_code == Exit.DONE

@@ -21,7 +21,7 @@ from tests.ledger.dropped_history import with_dropped_history
 from tests.ledger.ledger_maker import LedgerMaker
 from tests.spark.jobs.job_broker import Scene, counted, rule, rules, scene
 
-pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(900)]
 
 
 def dead(at: Scene, count: int = 6) -> None:
@@ -178,6 +178,7 @@ def test_the_ledger_tells_which_job_and_rule_it_was(spark: SparkSession, at: Sce
     at.put("dead", ["a", "b"])
     at.triage(spark, rule("text = 'a'", "discard", name="no a") + rule("true", "forward", "audit", "rest"))
     at.act()
+    open_ledger(str(at.folder), "")  # which waits until a reader knows that all of it is durable
     events = spark.read.format("postroom").option("path", str(at.folder)).load()
     fields = {row["outcome"]: row["reason"] for row in events.where("reason IS NOT NULL").collect()}
     assert "job job-1, rule no a" in fields["discarded"] and "postroom:job" in fields["discarded"]

@@ -117,9 +117,9 @@ def test_any_rules_are_read_or_refused(fields: list[dict[str, Any]]) -> None:
         assert all(line.startswith("r, line ") for line in str(error).splitlines())
         return
     assert len(rules.rules) == len(fields) > 0
-    for rule, said in zip(rules.rules, fields, strict=True):
-        assert rule.when == said["when"].strip() and rule.action in ACTIONS
-        assert (rule.to != "") == ("to" in said and said["to"].strip() != "")
+    for rule, expected in zip(rules.rules, fields, strict=True):
+        assert rule.when == expected["when"].strip() and rule.action in ACTIONS
+        assert (rule.to != "") == ("to" in expected and expected["to"].strip() != "")
 
 
 def _toml(value: str | int) -> str:
@@ -225,7 +225,18 @@ def test_a_manifest_is_made_once_and_read_again(tmp_path: Path) -> None:
     plan = Plan(str(tmp_path / "plan"))
     assert plan.manifest() is None
     counts = (Count("r", "discard", "", 3), Count("r", "discard", "", 1, "why"))
-    manifest = Manifest("j", "triage", "q", "d", "now", "l", 7, (PlanFile("a", 3),), (), counts)
+    manifest = Manifest(
+        job="j",
+        kind="triage",
+        queue="q",
+        digest="d",
+        created="now",
+        ledger_id="l",
+        position=7,
+        files=(PlanFile("a", 3),),
+        discarded=(),
+        counts=counts,
+    )
     plan.finish(manifest)
     assert plan.manifest() == manifest and manifest.rows() == 3
     with pytest.raises(JobError, match="another run"):

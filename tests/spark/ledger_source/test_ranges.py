@@ -204,8 +204,8 @@ def test_only_the_entries_of_some_queues(history: list[tuple[str, int]]) -> None
 def test_what_a_row_says_of_holders_and_channels(tmp_path: Path) -> None:
     history = [("put", 0), ("put", 2), ("put", 4), ("consume", 0), ("batch", 0), ("forward", 0), ("put", 1)]
     rows = rows_of(FolderPlace(made(tmp_path, history)), [])
-    said = ("record", "event", "holder", "container", "user", "channel", "luwid", "queue")
-    values = [tuple(row[name] for name in said) for row in rows]
+    names = ("record", "event", "holder", "container", "user", "channel", "luwid", "queue")
+    values = [tuple(row[name] for name in names) for row in rows]
     assert values[3:] == [
         ("entry", "acquire", "receiver-0", "app", "guest", None, None, "a"),
         ("entry", "confirm", "receiver-0", "app", "guest", None, None, "a"),

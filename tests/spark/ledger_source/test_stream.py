@@ -18,14 +18,13 @@ from postroom.spark.ledger_source.positions import LedgerDiverged, Position, Pos
 from postroom.spark.ledger_source.ranges import (
     DataLost,
     LedgerMissing,
-    LedgerTwice,
     Limit,
     Planner,
     rows_of,
     shares,
 )
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places.place import Slice
+from postroom.spark.places.place import LedgerTwice, Slice
 from tests.ledger.ledger_maker import LEDGER_ID, START_US, STEP_US, LedgerMaker
 
 OTHER_ID = UUID("0195f2a0-0000-7000-8000-00000000000b")

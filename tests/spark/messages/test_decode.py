@@ -26,12 +26,12 @@ from postroom.spark.messages.whole import read_whole
 from tests.amqp import strategies as amqp
 from tests.spark.messages.stored_messages import events, stored
 
-TOLD = [
+SECTION_COLUMNS = [
     name
     for name in MESSAGES_SCHEMA.names
     if name not in (*EVENT_COLUMNS, *HEADER_COLUMNS, "body_state", "_corrupt")
 ]
-"""The columns that sections tell."""
+"""The columns that are read from sections."""
 
 short_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=16)
 ids = st.one_of(short_texts, st.binary(max_size=16), st.uuids(), amqp.ulongs)
@@ -85,7 +85,7 @@ whole = st.builds(
 ).map(Message.encode)
 
 
-some_columns = st.sets(st.sampled_from(TOLD), min_size=1, max_size=3)
+some_columns = st.sets(st.sampled_from(SECTION_COLUMNS), min_size=1, max_size=3)
 
 
 @st.composite
@@ -133,12 +133,15 @@ def at_once(sections: list[bytes], columns: list[str], gap_bytes: int = 0) -> li
 @settings(max_examples=120, deadline=None)
 @given(st.lists(whole | broken(), max_size=6), st.sampled_from([0, 1, 4, 16]))
 def test_many_at_once_are_read_as_one_by_one(sections: list[bytes], gap_bytes: int) -> None:
-    assert at_once(sections, TOLD, gap_bytes) == [one_by_one(data, TOLD) for data in sections]
+    assert at_once(sections, SECTION_COLUMNS, gap_bytes) == [
+        one_by_one(data, SECTION_COLUMNS) for data in sections
+    ]
 
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.lists(whole | broken(), min_size=1, max_size=3), st.sets(st.sampled_from(TOLD), min_size=1, max_size=3)
+    st.lists(whole | broken(), min_size=1, max_size=3),
+    st.sets(st.sampled_from(SECTION_COLUMNS), min_size=1, max_size=3),
 )
 def test_columns_that_are_not_asked_for_do_not_count(sections: list[bytes], chosen: set[str]) -> None:
     columns = sorted(chosen)
@@ -148,8 +151,8 @@ def test_columns_that_are_not_asked_for_do_not_count(sections: list[bytes], chos
 @settings(max_examples=50, deadline=None)
 @given(st.lists(whole | broken(), min_size=2, max_size=6))
 def test_a_row_does_not_depend_on_its_neighbours(sections: list[bytes]) -> None:
-    alone = [row for data in sections for row in at_once([data], TOLD)]
-    assert at_once(sections, TOLD) == alone
+    alone = [row for data in sections for row in at_once([data], SECTION_COLUMNS)]
+    assert at_once(sections, SECTION_COLUMNS) == alone
 
 
 def test_usual_messages_need_no_reading_one_by_one() -> None:
@@ -165,7 +168,7 @@ def test_usual_messages_need_no_reading_one_by_one() -> None:
     ]
     messages = stored(usual)
     columns = Columnar(Heap(messages.heap, messages.starts, messages.ends))
-    for name in TOLD:
+    for name in SECTION_COLUMNS:
         columns.column(name)
     assert not columns.hard.any()
 
@@ -176,11 +179,11 @@ def row_of(message: Message | bytes, *columns: str) -> dict[str, Any]:
 
 
 def test_properties_have_their_types() -> None:
-    said = Properties(
+    sent = Properties(
         message_id=b"\x01\xff", user_id=b"me", to="Q", correlation_id=2**64 - 1, content_type="text/plain",
         creation_time=1_000, group_id="g", group_sequence=2**32 - 1,
     )  # fmt: skip
-    row = row_of(Message(properties=said), *PROPERTY_COLUMNS)
+    row = row_of(Message(properties=sent), *PROPERTY_COLUMNS)
     assert {name: value for name, value in row.items() if value is not None} == {
         "message_id": "Af8=",
         "message_id_type": "binary",
@@ -196,8 +199,8 @@ def test_properties_have_their_types() -> None:
 
 
 def test_times_that_no_timestamp_has_are_the_last_or_first_that_there_is() -> None:
-    said = Properties(absolute_expiry_time=2**63 - 1, creation_time=-(2**63))
-    row = row_of(Message(properties=said), "absolute_expiry_time", "creation_time")
+    sent = Properties(absolute_expiry_time=2**63 - 1, creation_time=-(2**63))
+    row = row_of(Message(properties=sent), "absolute_expiry_time", "creation_time")
     assert row["absolute_expiry_time"] == LAST_MS * 1000
     assert row["creation_time"] == FIRST_MS * 1000
 
@@ -292,12 +295,12 @@ POISON = {
 @pytest.mark.parametrize("what", POISON)
 def test_poison_is_told_and_harms_no_neighbour(what: str) -> None:
     good = Message(properties=Properties(to="Q"), body=Value("fine")).encode()
-    before, poisoned, after = at_once([good, POISON[what], good], TOLD)
+    before, poisoned, after = at_once([good, POISON[what], good], SECTION_COLUMNS)
     assert before == after
     assert (before["text"], before["_corrupt"]) == ("fine", None)
     assert " at byte " in poisoned["_corrupt"]
     assert poisoned["body"] == POISON[what]
-    assert all(poisoned[name] is None for name in TOLD if name != "body")
+    assert all(poisoned[name] is None for name in SECTION_COLUMNS if name != "body")
 
 
 def test_what_has_no_sections_has_no_columns_but_those_of_its_event() -> None:

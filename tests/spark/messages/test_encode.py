@@ -18,13 +18,17 @@ from postroom.spark.messages.whole import clamped, read_whole
 from tests.amqp.strategies import fields_of, messages, same
 from tests.spark.messages.stored_messages import events, stored
 
-TOLD = [name for name in FULL_SCHEMA.names if name not in (*EVENT_COLUMNS, *HEADER_COLUMNS, "body_state")]
+SECTION_COLUMNS = [
+    name for name in FULL_SCHEMA.names if name not in (*EVENT_COLUMNS, *HEADER_COLUMNS, "body_state")
+]
 
 
 def row_of(message: Message) -> dict[str, Any]:
     """A message as a source would show it."""
     header = message.header or Header()
-    row = read_whole(message.encode(), [name for name in TOLD if name not in ("_corrupt", "sections")])
+    row = read_whole(
+        message.encode(), [name for name in SECTION_COLUMNS if name not in ("_corrupt", "sections")]
+    )
     return row | {
         "durable": header.durable,
         "priority": header.priority,
@@ -181,13 +185,13 @@ def test_a_time_to_live_that_no_header_holds_is_said_by_the_time_of_expiry() -> 
         absolute_expiry_time=[None, far, None, None],
         body=[b"", b"", b"", b""],
     )
-    beyond, said, over, usual = map(decode_message, encode(batch))
-    for message in (beyond, said, over):
+    beyond, expiring, over, usual = map(decode_message, encode(batch))
+    for message in (beyond, expiring, over):
         assert message.header == Header(durable=True)
     now_ms = datetime.now(UTC).timestamp() * 1000
     assert beyond.properties is not None
     assert beyond.properties.absolute_expiry_time == pytest.approx(now_ms + (1 << 40), abs=600_000)
-    assert said.properties == Properties(absolute_expiry_time=own)
+    assert expiring.properties == Properties(absolute_expiry_time=own)
     assert over.properties is not None
     assert over.properties.absolute_expiry_time is not None
     assert over.properties.absolute_expiry_time < now_ms

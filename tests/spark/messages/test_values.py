@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from postroom.amqp.encoding.codec import decode_all, encode
-from postroom.amqp.encoding.types import Int, Symbol, Timestamp, ULong
+from postroom.amqp.encoding.types import Float32, Int, Symbol, Timestamp, ULong
 from postroom.spark.messages.values import (
     ValueInvalid,
     key_of,
@@ -22,6 +22,7 @@ from tests.amqp import strategies as amqp
 
 @settings(max_examples=500, deadline=None)
 @given(amqp.values)
+@example(Float32(33807192.0)).via("its shortest text, 33807190, is no number of 32 bits")
 def test_a_value_is_read_back_as_it_was(value: object) -> None:
     value = decode_all(encode(value))
     kind, text = typed(value)
@@ -82,3 +83,8 @@ def test_every_value_has_plain_json(value: object) -> None:
 def test_plain_json_is_what_people_expect() -> None:
     value = {"n": ULong(5), "t": Timestamp(0), "l": [1.5, float("nan"), b"\x00"], 7: Int(1)}
     assert plain_json(value) == '{"n":5,"t":"1970-01-01T00:00:00.000Z","l":[1.5,"NaN","AA=="],"7":1}'
+
+
+def test_a_float_too_large_is_refused() -> None:
+    with pytest.raises(ValueInvalid, match="'1e300' is no float"):
+        untyped("float", "1e300")

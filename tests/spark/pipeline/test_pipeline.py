@@ -197,7 +197,7 @@ def test_intake_stops_before_what_it_does_not_know(tmp_path: Path, monkeypatch: 
     done = take(pipeline, slices(pipeline, 1000))
     assert done.stopped is not None
     assert done.stopped.position == unknown
-    assert {table.position(book_ledger(table)).position for table in pipeline.of_events} == {unknown - 1}
+    assert {table.position(ledger_of(table)).position for table in pipeline.of_events} == {unknown - 1}
     positions = sorted(row["position"] for row in rows_of(tmp_path / "tables", "events"))
     assert positions == [*serials, unknown - 2, unknown - 1]
     monkeypatch.setattr(record_batches, "_HIGHEST_TYPE", 255)  # an upgrade
@@ -205,5 +205,5 @@ def test_intake_stops_before_what_it_does_not_know(tmp_path: Path, monkeypatch: 
     assert_whole(tmp_path / "tables", ledger)
 
 
-def book_ledger(table: PipelineTable) -> str:
+def ledger_of(table: PipelineTable) -> str:
     return next(iter(table.state.positions))

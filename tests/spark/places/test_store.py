@@ -231,14 +231,14 @@ def test_a_running_upload_follows_the_broker(folder: Path, store: Path) -> None:
     stop = Event()
     writer = Writer(folder)
 
-    def tell(each: Uploaded) -> None:
+    def record(each: Uploaded) -> None:
         uploaded.append(each)
         if len(uploaded) == 3:
             writer.write(200)
         if each.last_position > 1000:
             stop.set()
 
-    Upload(folder, str(store)).watch(stop, tell, every_s=0.01)
+    Upload(folder, str(store)).watch(stop, record, every_s=0.01)
     writer.close()
     assert uploaded[-1].last_position > 1000
 

@@ -14,10 +14,32 @@ S = 1_000_000
 SPAN = Span("0195f2a0-0000-7000-8000-00000000000a", "LONDON", 2, 900)
 
 
-CUT = Cut(SPAN.ledger_id, "LONDON", "/data/london", 1, 900, 900, 2, "ab" * 16, T0 + 300 * S, 0)
+CUT = Cut(
+    ledger_id=SPAN.ledger_id,
+    name="LONDON",
+    uri="/data/london",
+    first_position=1,
+    first_look=900,
+    position=900,
+    epoch=2,
+    epoch_id="ab" * 16,
+    last_time_us=T0 + 300 * S,
+    opened_from=0,
+)
 
 
-SUMS = QueueSums(SPAN.ledger_id, None, "LONDON", 0, 222, 15, 0, {"consumed": 205, "lost": 2}, 0, "balanced")
+SUMS = QueueSums(
+    ledger_id=SPAN.ledger_id,
+    queue_id=None,
+    queue="LONDON",
+    opening=0,
+    arrivals=222,
+    held=15,
+    in_transit=0,
+    outcomes={"consumed": 205, "lost": 2},
+    difference=0,
+    verdict="balanced",
+)
 
 
 CLEAN = AuditResult(

@@ -23,9 +23,9 @@ from postroom.spark.report.data import (
     Undelivered,
 )
 from postroom.spark.report.depth import depth_picture
+from postroom.spark.report.over_time import BARS_A_DECADE, bar_end_us, bars
 from postroom.spark.report.page import page, pictures
 from postroom.spark.report.sankey import sankey
-from postroom.spark.report.waiting import BARS_A_DECADE, bar_end_us, bars
 from tests.spark.report.audits import CLEAN, SPAN, T0, S
 
 DEPTH = Depth(
@@ -67,7 +67,19 @@ DATA = ReportData(
     undelivered=[Undelivered("orders", "dead_lettered", "amqp:not-allowed", 5, 3, T0)],
     slowest=[LIFE],
     oldest=[replace(LIFE, message_id="", ended_us=None, outcome="")],
-    channels=[ChannelSum("LONDON", "LONDON.PARIS", "sending", 1000, 64_000, 20, 1, 0, 2)],
+    channels=[
+        ChannelSum(
+            ledger="LONDON",
+            channel="LONDON.PARIS",
+            direction="sending",
+            messages=1000,
+            size_bytes=64_000,
+            batches=20,
+            backed_out=1,
+            dropped=0,
+            returned=2,
+        )
+    ],
     audit=CLEAN,
 )
 

@@ -41,7 +41,7 @@ def _replayed(events: list[dict[str, Any]], until: datetime) -> Iterator[tuple[i
     return ((serial, *held) for serial, held in sorted(state.items()) if held[0] != "deleted")
 
 
-def _told(found: list[Held]) -> list[tuple[int, str, datetime | None, int]]:
+def _as_tuples(found: list[Held]) -> list[tuple[int, str, datetime | None, int]]:
     return [(one.serial, one.state, one.since, one.deliveries) for one in found]
 
 
@@ -49,9 +49,9 @@ def _told(found: list[Held]) -> list[tuple[int, str, datetime | None, int]]:
 def test_at_every_event_the_state_is_what_the_events_until_then_led_to(tables: Path, queue: str) -> None:
     events = _events(tables, queue)
     for time in sorted({row["time"] for row in events}):
-        assert _told(state_of_queue(str(tables), queue, time)) == list(_replayed(events, time))
+        assert _as_tuples(state_of_queue(str(tables), queue, time)) == list(_replayed(events, time))
     last = events[-1]["time"]
-    assert _told(state_of_queue(str(tables), queue)) == list(_replayed(events, last))
+    assert _as_tuples(state_of_queue(str(tables), queue)) == list(_replayed(events, last))
     assert state_of_queue(str(tables), queue, events[0]["time"] - timedelta(seconds=1)) == []
 
 

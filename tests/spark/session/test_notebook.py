@@ -12,7 +12,7 @@ from nbclient import NotebookClient
 
 from tests.spark.report_ledgers import london, paris
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 NOTEBOOK = Path(__file__).parents[3] / "examples" / "where-the-messages-went.ipynb"
 

@@ -22,7 +22,7 @@ from tests.spark.session.view_ledger import check_views, make_ledger, make_table
 
 ROOT = Path(__file__).parents[3]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -11,27 +11,29 @@ from pyspark.sql import SparkSession
 
 from postroom.spark.data_source.worker import in_task, made_ahead
 
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
 TASKS = 6
 MODULES_HAVE: int = 10_000
 """Objects, at the least, in any process of Python that has pyspark."""
 
 
-Told = Iterator[tuple[int, int]]
+Counts = Iterator[tuple[int, int]]
 
 
-def telling() -> Callable[[Iterator[int]], Told]:
+def counting() -> Callable[[Iterator[int]], Counts]:
     """A task that gives its process, and the number of objects which that keeps."""
 
     @in_task
-    def told(rows: Iterator[int]) -> Told:
+    def count(rows: Iterator[int]) -> Counts:
         for _ in rows:
             yield os.getpid(), gc.get_freeze_count()
 
-    return told
+    return count
 
 
 def test_what_the_first_task_of_a_process_has_loaded_is_not_looked_at_again(spark: SparkSession) -> None:
-    task = spark.sparkContext.parallelize([1], 1).mapPartitions(telling())
+    task = spark.sparkContext.parallelize([1], 1).mapPartitions(counting())
     later: dict[int, set[int]] = defaultdict(set)
     for _ in range(TASKS):
         for process, kept in task.collect():
@@ -42,7 +44,7 @@ def test_what_the_first_task_of_a_process_has_loaded_is_not_looked_at_again(spar
 
 def test_outside_of_a_task_nothing_is_kept() -> None:
     before = gc.get_freeze_count()
-    assert list(telling()(iter([1]))) == [(os.getpid(), before)]
+    assert list(counting()(iter([1]))) == [(os.getpid(), before)]
     assert gc.get_freeze_count() == before
 
 

@@ -91,10 +91,10 @@ def bodies(rows: Rows) -> list[str]:
 
 
 def shown(broker: BrokerThread, app: str) -> dict[str, object]:
-    """What the broker says of an app."""
+    """The broker's attributes of an app."""
 
-    async def ask() -> dict[str, object]:
+    async def read() -> dict[str, object]:
         async with await ConnectionFactory(broker.url).create_connection() as connection:
             return await (await connection.create_management()).read("postroom.sink", app)
 
-    return asyncio.run(ask())
+    return asyncio.run(read())

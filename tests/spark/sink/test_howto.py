@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 
 from postroom.client import Message
 from postroom.client.aio import ConnectionFactory
-from postroom.server.configuration.config import ListenConfig
+from postroom.server.configuration.listening import ListenConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.spark.sink.sink_tasks import shown
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 HOWTO = Path(__file__).resolve().parents[3] / "docs" / "howto"
 PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -16,7 +16,7 @@ from postroom.server.configuration.config import QueueConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.spark.sink.sink_tasks import received, shown
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 SOURCE = "postroom.messages"
 SMALL = "small"

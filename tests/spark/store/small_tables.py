@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from postroom.spark.ledger_source.positions import Position
-from postroom.spark.pipeline import compaction
+from postroom.spark.pipeline import upkeep
 from postroom.spark.pipeline.engine import HereEngine
 from postroom.spark.store.formats import FORMATS
 from postroom.spark.store.protocol import CHECKPOINT_COMMITS, DataFile, TableState
@@ -102,7 +102,7 @@ def serials(store: TableStore) -> list[int]:
 
 def compact(store: TableStore, target_bytes: int) -> int:
     """Put its small files together, as the pipeline does when it has nothing else to do; how many went."""
-    gone = compaction.compact([store], HereEngine(), target_bytes, target_bytes // 2)
+    gone = upkeep.compact([store], HereEngine(), target_bytes, target_bytes // 2)
     return gone.get(store.name, 0)
 
 

@@ -52,7 +52,7 @@ def _data_files(store: TableStore) -> list[Path]:
 
 
 def _age(store: TableStore, seconds: int) -> None:
-    """Make everything under the table look that much older."""
+    """Make everything under the table that much older."""
     then = time.time() - seconds
     for path in Path(store.uri).rglob("*"):
         os.utime(path, (then, then))
@@ -125,24 +125,24 @@ def test_the_second_of_two_writers_is_refused(store: TableStore) -> None:
 def test_who_is_overtaken_right_after_looking_is_refused(
     store: TableStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other commits as soon as the version was looked at: nothing is committed upon its version."""
+    """The other commits as soon as the version was read: nothing is committed upon its version."""
     append(store, 1, 5)
     slow = again(store)
     state = slow.state()
     stray = slow.write(rows(6, 5), DONE, DAY, LEDGER)
     newest = type(slow)._newest  # type: ignore[attr-defined]
-    looks = 0
+    lookups = 0
 
-    def look(self: TableStore) -> object:
-        nonlocal looks
+    def newest_and_append(self: TableStore) -> object:
+        nonlocal lookups
         found = newest(self)
         if self is slow:
-            looks += 1
-            if looks == 1:
+            lookups += 1
+            if lookups == 1:
                 append(store, 6, 5)
         return found
 
-    monkeypatch.setattr(type(slow), "_newest", look)
+    monkeypatch.setattr(type(slow), "_newest", newest_and_append)
     with pytest.raises(TableConflict):
         slow.commit([stray], [], at(10, state), "batch")
     assert serials(again(store)) == list(range(1, 11))
@@ -157,7 +157,7 @@ def test_the_second_of_two_that_make_a_table_is_refused(store: TableStore) -> No
 
 
 def test_two_writers_at_the_same_moment(store: TableStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other commits between the look at the version and the commit itself."""
+    """The other commits between the reading of the version and the commit itself."""
     append(store, 1, 5)
     other = again(store)
     other.state()

@@ -43,8 +43,8 @@ def durations(rows: list[dict[str, Any]]) -> list[int | None]:
 def test_what_goes_on_is_null(tables: Path, name: str) -> None:
     store = open_store(str(tables), name)
     shown, stored = (read_folded(store, ongoing=ongoing).to_pylist() for ongoing in (False, True))
-    asked = duckdb.sql(duckdb_query(store)).to_arrow_table().to_pylist()
-    for rows in (shown, asked):
+    queried = duckdb.sql(duckdb_query(store)).to_arrow_table().to_pylist()
+    for rows in (shown, queried):
         found = durations(rows)
         assert None in found
         assert all(number is None or number >= 0 for number in found)

@@ -25,7 +25,7 @@ def rows(name: str, events: pa.Table) -> list[dict[str, Any]]:
     return made
 
 
-def told(world: LedgerWorld, folder: Path) -> pa.Table:
+def written(world: LedgerWorld, folder: Path) -> pa.Table:
     folder.mkdir(exist_ok=True)
     world.write_out(folder)
     return events_of(folder)
@@ -56,7 +56,7 @@ def test_each_delivery_is_a_row(tmp_path: Path) -> None:
     world.turn(4)
     world.accept(consumer, world.held(consumer)[0])
     world.turn()
-    first, second = rows("deliveries", told(world, tmp_path))
+    first, second = rows("deliveries", written(world, tmp_path))
     assert picked(first, "holder_kind", "began_event", "ended_event") == ("consumer", "acquire", "fail")
     assert picked(first, "ended_state", "outcome") == ("available", None)
     assert picked(first, "delivery_delta", "failure_delta") == (1, 1)
@@ -76,7 +76,7 @@ def test_a_delivery_goes_on_under_a_transaction_and_back(tmp_path: Path) -> None
     world.turn(1)
     world.manager.commit(transaction, world.now_us)
     world.turn(1)
-    (delivery,) = rows("deliveries", told(world, tmp_path))
+    (delivery,) = rows("deliveries", written(world, tmp_path))
     assert picked(delivery, "holder_kind", "holder_id") == ("consumer", consumer.id)
     assert picked(delivery, "last_holder_kind", "last_holder_id") == ("local_transaction", transaction.id)
     assert picked(delivery, "ended_event", "outcome") == ("confirm", "consumed")
@@ -90,7 +90,7 @@ def test_a_wait_says_why_and_how_long(tmp_path: Path) -> None:
     world.turn(600)
     world.put(queue, b"y", delay_ms=500)
     world.turn()
-    over, waiting = rows("delays", told(world, tmp_path))
+    over, waiting = rows("delays", written(world, tmp_path))
     assert picked(over, "causes", "began_event", "ended_event") == ("unborn", "put", "due")
     assert over["ended_state"] == "available"
     assert over["delayed_us"] == (over["ended_time"] - over["began_time"]).total_seconds() * 1e6 >= 500_000
@@ -178,7 +178,7 @@ def test_what_a_transaction_put_and_how_it_was_decided(tmp_path: Path) -> None:
     world.manager.commit(kept, world.now_us)
     world.manager.rollback(dropped, world.now_us)
     world.turn()
-    found = rows("transactions", told(world, tmp_path))
+    found = rows("transactions", written(world, tmp_path))
     yes, no = only(found, holder_id=kept.id), only(found, holder_id=dropped.id)
     assert picked(yes, "holder_kind", "puts", "puts_decided", "decision") == (
         "local_transaction",
@@ -199,7 +199,7 @@ def test_a_branch_is_one_row_prepared_or_not(tmp_path: Path) -> None:
     world.turn(1)
     xa.commit(XID)
     world.turn()
-    (branch,) = rows("transactions", told(world, tmp_path))
+    (branch,) = rows("transactions", written(world, tmp_path))
     assert picked(branch, "holder_kind", "puts", "gets", "decision") == ("xa_branch", 1, 0, "confirm")
     assert (
         branch["holder"]
@@ -222,7 +222,7 @@ def test_what_was_tried_in_vain_says_why(tmp_path: Path) -> None:
     world.fail(consumer, bad)
     world.accept(consumer, good)
     world.turn()
-    (gone,) = rows("undelivered", told(world, tmp_path))
+    (gone,) = rows("undelivered", written(world, tmp_path))
     assert picked(gone, "serial", "queue", "failures", "retries") == (bad.serial, "q", 1, 1)
     assert picked(gone, "outcome", "rule") == ("dead_lettered", "dead_letter")
     assert gone["condition"] == "postroom:redelivery-limit-exceeded" and "limit 0" in gone["description"]
@@ -245,13 +245,13 @@ def test_both_ends_of_a_channel(tmp_path: Path) -> None:
     receiver.turn()
     sender.confirm(batch)
     sender.turn()
-    out = only(rows("channels", told(sender, tmp_path / "here")), channel=CHANNEL)
+    out = only(rows("channels", written(sender, tmp_path / "here")), channel=CHANNEL)
     assert picked(out, "direction", "messages", "fast", "batches", "taken") == ("sent", 4, 1, 1, 4)
     assert picked(out, "backed_out", "last_luwid") == (0, batch.luwid.hex())
-    came = only(rows("channels", told(receiver, tmp_path / "there")), channel=CHANNEL)
+    came = only(rows("channels", written(receiver, tmp_path / "there")), channel=CHANNEL)
     assert picked(came, "direction", "messages", "fast", "last_sequence") == ("received", 4, 1, 3)
     assert came["bytes"] > 0
-    batches = rows("transactions", told(sender, tmp_path / "here"))
+    batches = rows("transactions", written(sender, tmp_path / "here"))
     of_batch = only(batches, holder_kind="channel_batch")
     assert picked(of_batch, "gets", "gets_decided", "decision", "channel") == (3, 3, "forward", CHANNEL)
 
@@ -284,7 +284,7 @@ def test_what_is_older_than_the_history_is_told_by_the_checkpoint(tmp_path: Path
 
 
 def _with_opening(folder: Path) -> pa.Table:
-    """All that a pipeline folds: the opening, and the events that it has not told already."""
+    """All that a pipeline folds: the opening, and the events that it has not counted already."""
     place = place_of(str(folder))
     snapshot = place.snapshot()
     opening = read_opening(place, snapshot)
@@ -292,5 +292,5 @@ def _with_opening(folder: Path) -> pa.Table:
     assert [name for name in NEVER_NULL if opening.rows[name].null_count] == []
     events = events_of(folder)
     serials, positions = events.column("serial").to_numpy(), events.column("position").to_numpy()
-    told_already = (serials < opening.first_position) & (positions <= opening.carried_through)
-    return pa.concat_tables([opening.rows, events.filter(pa.array(~told_already))])
+    in_opening = (serials < opening.first_position) & (positions <= opening.carried_through)
+    return pa.concat_tables([opening.rows, events.filter(pa.array(~in_opening))])

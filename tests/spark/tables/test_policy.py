@@ -7,7 +7,17 @@ import pytest
 
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.tables import DEFINITIONS
-from postroom.spark.tables.policy import DEFAULT, Policy, PolicyError, apply, derived, personal_columns
+from postroom.spark.tables.policy import (
+    ACT_WORDS,
+    ACTOR,
+    DEFAULT,
+    Policy,
+    PolicyError,
+    apply,
+    derived,
+    personal_columns,
+    without_actor,
+)
 
 KEY = b"0123456789abcdef"
 
@@ -51,10 +61,10 @@ def test_what_a_column_holds_that_is_made_of_a_personal_one() -> None:
 
 
 def test_of_a_reason_only_the_words_are_withheld() -> None:
-    told = json.dumps({"condition": "c", "description": "Mrs Smith said no", "report": 7})
-    dropped = column(Policy({"reason": "drop"}), "reason", [told])[0]
+    reason = json.dumps({"condition": "c", "description": "Mrs Smith said no", "report": 7})
+    dropped = column(Policy({"reason": "drop"}), "reason", [reason])[0]
     assert json.loads(dropped or "") == {"condition": "c", "report": 7}
-    hashed = json.loads(column(Policy({"reason": "hash"}, KEY), "reason", [told])[0] or "")
+    hashed = json.loads(column(Policy({"reason": "hash"}, KEY), "reason", [reason])[0] or "")
     assert hashed["report"] == 7 and hashed["description"] not in ("Mrs Smith said no", None)
     assert column(Policy({"reason": "drop"}), "reason", ["not JSON"]) == [None]
 
@@ -77,9 +87,14 @@ def test_every_text_of_every_table_is_decided_on() -> None:
         "decision", "began_event", "ended_event", "ended_state", "last_holder_kind", "rule", "condition",
         "queue_manager", "direction", "last_luwid",
     }  # fmt: skip
-    schemas = [definition.schema for definition in DEFINITIONS.values()]
+    schemas = [definition.schema for definition in DEFINITIONS.values() if definition.personal is None]
     texts = {field.name for schema in schemas for field in schema if pa.types.is_string(field.type)}
     assert texts - nobodys == set(personal_columns(texts))
+    acts = DEFINITIONS["acts"]
+    texts = {field.name for field in acts.schema if pa.types.is_string(field.type)}
+    things = {"ledger_id", "operation", "type", "name"}
+    assert texts - things == {*ACTOR, *ACT_WORDS}, "who, and what is dropped where that is withheld"
+    assert acts.personal == dict.fromkeys(ACTOR, "act")
     assert personal_columns(["description", "queue", "user"]) == {"description": "reason", "user": "user"}
 
 
@@ -96,3 +111,11 @@ def test_the_mark_tells_keys_apart_and_a_key_is_never_shown() -> None:
     assert Policy().key_mark == ""
     assert Policy({}, KEY).key_mark != Policy({}, KEY + b"x").key_mark
     assert "0123" not in repr(Policy({}, KEY))
+
+
+@pytest.mark.parametrize("name", ["alice", "jürgen", 'a "b" \\ c', "名前"])
+def test_an_act_is_cleared_of_whoever_it_was(name: str) -> None:
+    act = json.dumps({"user": name, "container": "c", "status": 403}, ensure_ascii=False)
+    cleared = without_actor(act, name)
+    assert cleared is not None and json.loads(cleared) == {"user": None, "container": "c", "status": 403}
+    assert without_actor(act, "bob") == act

@@ -19,7 +19,7 @@ from tests.spark.event_ranges import cut, every_position, table
 from tests.spark.folded_tables import FOLDED, lived
 
 
-def ask(sql: str, **relations: pa.Table) -> pa.Table:
+def query(sql: str, **relations: pa.Table) -> pa.Table:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         for name, rows in relations.items():
@@ -38,7 +38,7 @@ def test_duckdb_folds_as_we_do(definition: TableDefinition) -> None:
     for seed in range(3):
         events = lived(Random(seed))
         made = [partials(definition, piece) for piece in cut(events, every_position(events))]
-        found = ask(fold_sql(definition, "rows", "duckdb"), rows=pa.concat_tables(made))
+        found = query(fold_sql(definition, "rows", "duckdb"), rows=pa.concat_tables(made))
         assert ordered(definition, found) == ordered(definition, shown(definition, table(definition, events)))
 
 
@@ -52,14 +52,14 @@ def test_a_view_of_both_parts_is_the_table(definition: TableDefinition) -> None:
             parts[part].append(rows)
     nothing = definition.schema.empty_table()
     done, waiting = (pa.concat_tables([nothing, *parts[part]]) for part in (DONE, "open"))
-    found = ask(view_sql(definition, "done", "waiting", "duckdb"), done=done, waiting=waiting)
+    found = query(view_sql(definition, "done", "waiting", "duckdb"), done=done, waiting=waiting)
     assert ordered(definition, found) == ordered(definition, shown(definition, table(definition, events)))
 
 
 def test_levels_are_what_is_held_at_each_minutes_end() -> None:
     events = lived(Random(3))
     destinations = table(DEFINITIONS["destinations"], events)
-    levels = ask(levels_sql("destinations"), destinations=destinations).to_pylist()
+    levels = query(levels_sql("destinations"), destinations=destinations).to_pylist()
     entries = table(DEFINITIONS["entries"], events).to_pylist()
     held: dict[tuple[int, str], int] = {}
     for entry in entries:
@@ -77,7 +77,7 @@ def test_levels_are_what_is_held_at_each_minutes_end() -> None:
 
 def test_pending_by_cause_counts_what_lives() -> None:
     entries = table(DEFINITIONS["entries"], lived(Random(4)))
-    rows = ask(pending_sql("entries"), entries=entries).to_pylist()
+    rows = query(pending_sql("entries"), entries=entries).to_pylist()
     alive = [row for row in entries.to_pylist() if row["state"] != "deleted"]
     assert sum(row["entries"] for row in rows) == len(alive)
     assert all((row["delay_causes"] is not None) == (row["state"] == "delayed") for row in rows)
@@ -97,7 +97,7 @@ def test_quantiles_are_as_exact_as_promised() -> None:
         }
     )
     for quantile in (0.01, 0.5, 0.9, 0.99, 1.0):
-        (row,) = ask(quantile_sql("dwell", quantile), dwell=rows).to_pylist()
+        (row,) = query(quantile_sql("dwell", quantile), dwell=rows).to_pylist()
         exact = times[max(int(np.ceil(quantile * len(times))) - 1, 0)]
         assert row["entries"] == len(times)
         assert abs(row["time_us"] - exact) <= exact * (ACCURACY + 1e-9)

@@ -61,7 +61,7 @@ def firsts(folder: Path) -> list[Row]:
     return sorted(found.values())
 
 
-def told(table: pa.Table) -> list[Row]:
+def tuples_of(table: pa.Table) -> list[Row]:
     return [tuple(row[name] for name in EVENTS.names) for row in table.to_pylist()]  # type: ignore[misc]
 
 
@@ -72,7 +72,7 @@ def test_every_entry_that_was_available_is_there_once_where_it_first_was(ledgers
         oldest = FolderPlace(folder).snapshot().first_position  # of older messages not all is known here
         table = read(folder, schema=pa.schema([FULL_SCHEMA.field(name) for name in EVENT_COLUMNS]))
         assert [name for name in NEVER_NULL if table[name].null_count] == []
-        rows = [row for row in told(table.select(EVENTS.names)) if row[2] >= oldest]
+        rows = [row for row in tuples_of(table.select(EVENTS.names)) if row[2] >= oldest]
         assert rows == [row for row in firsts(folder) if row[2] >= oldest], folder.name
         kinds |= set(_kinds(folder))
     assert {"put", "confirm", "due"} <= kinds  # each way in which it can become available is among them

@@ -19,7 +19,7 @@ from postroom.spark.messages.schema import MESSAGES_SCHEMA
 from tests.ledger.ledger_maker import LedgerMaker
 from tests.spark.session.batch_sink import Sink
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "howto" / "queue-bodies-in-spark.md"
 PLACE = '"/var/lib/postroom"'

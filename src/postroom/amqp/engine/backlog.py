@@ -7,6 +7,7 @@ from typing import Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from postroom.amqp.encoding.types import MAX_UINT
 from postroom.amqp.engine.delivery import Delivery, Piece
 from postroom.amqp.engine.link_state import LinkState
 from postroom.amqp.engine.serial_numbers import serial_diff
@@ -67,7 +68,9 @@ class Backlog:
     def _first_frame_room(self, tag: bytes, state: DeliveryState) -> i64:
         """Payload bytes that fit beside ``state`` in a delivery's first frame."""
         scratch = BytesWriter()
-        transfer = Transfer(0xFFFF_FFFF, 0xFFFF_FFFF, tag, 0xFFFF_FFFF, True, True, state=state, resume=True)
+        most = MAX_UINT
+        transfer = Transfer(most, most, tag, message_format=most, settled=True, more=True, state=state)
+        transfer.resume = True
         write_frame(scratch, self.channel, transfer)
         return self.wire.peer_max_frame_bytes - len(scratch)
 

@@ -194,6 +194,10 @@ class Connection:
             self._heartbeat(now_us)
         return self._take_events()
 
+    def heard(self, now_us: i64) -> None:
+        """The peer isn't silent: what it has sent, if anything, has not been read on purpose."""
+        self._deadlines.received(now_us)
+
     def _heartbeat(self, now_us: i64) -> None:
         """An empty frame is due, unless something waits to be sent, or nothing may be (after close)."""
         if self.local_state == OPEN and len(self.wire.writer) == 0:
@@ -336,11 +340,10 @@ class Connection:
             channel += 1
         if channel >= self._channel_limit:
             return None
-        session = Session(self.wire, channel)
         if channel == len(self._local_sessions):
-            self._local_sessions.append(session)
-        else:
-            self._local_sessions[channel] = session
+            self._local_sessions.append(None)
+        session = Session(self.wire, channel)
+        self._local_sessions[channel] = session
         return session
 
     # --- frames in

@@ -46,12 +46,8 @@ class Link(LinkState):
         target: Target | Coordinator | None,
         *,
         unsettled: dict[bytes, DeliveryState | None] | None = None,
-        incomplete_unsettled: bool = False,
         max_message_size: int | None = None,
-        initial_delivery_count: int = 0,
         properties: dict[object, object] | None = None,
-        offered_capabilities: list[str] | None = None,
-        desired_capabilities: list[str] | None = None,
     ) -> None:
         """Answer the peer's attach with the terminus actually granted.
 
@@ -77,11 +73,8 @@ class Link(LinkState):
             source=source,
             target=target,
             unsettled=unsettled,
-            incomplete_unsettled=incomplete_unsettled,
-            initial_delivery_count=initial_delivery_count if self.role == SENDER else None,
+            initial_delivery_count=0 if self.role == SENDER else None,
             max_message_size=max_message_size,
-            offered_capabilities=offered_capabilities or [],
-            desired_capabilities=desired_capabilities or [],
             properties=properties,
         )
         self.send_attach(attach)

@@ -186,11 +186,7 @@ class Session(SessionState):
         rcv_settle_mode: int = RCV_FIRST,
         initial_delivery_count: int = 0,
         unsettled: dict[bytes, DeliveryState | None] | None = None,
-        incomplete_unsettled: bool = False,
         properties: dict[object, object] | None = None,
-        offered_capabilities: list[str] | None = None,
-        desired_capabilities: list[str] | None = None,
-        context: object = None,
     ) -> SenderLink:
         """Attach the sending end of a link called ``name``; the event LinkAttached brings the peer's answer.
 
@@ -207,13 +203,10 @@ class Session(SessionState):
             source=source,
             target=target,
             unsettled=unsettled,
-            incomplete_unsettled=incomplete_unsettled,
             initial_delivery_count=initial_delivery_count,
             properties=properties,
-            offered_capabilities=offered_capabilities or [],
-            desired_capabilities=desired_capabilities or [],
         )
-        self._attach(link, attach, context)
+        self._attach(link, attach)
         return link
 
     def attach_receiver(
@@ -226,11 +219,8 @@ class Session(SessionState):
         rcv_settle_mode: int = RCV_FIRST,
         max_message_size: int | None = None,
         unsettled: dict[bytes, DeliveryState | None] | None = None,
-        incomplete_unsettled: bool = False,
         properties: dict[object, object] | None = None,
-        offered_capabilities: list[str] | None = None,
         desired_capabilities: list[str] | None = None,
-        context: object = None,
     ) -> ReceiverLink:
         """Attach the receiving end of a link called ``name``; as :meth:`attach_sender`.
 
@@ -246,23 +236,20 @@ class Session(SessionState):
             source=source,
             target=target,
             unsettled=unsettled,
-            incomplete_unsettled=incomplete_unsettled,
             max_message_size=max_message_size,
             properties=properties,
-            offered_capabilities=offered_capabilities or [],
             desired_capabilities=desired_capabilities or [],
         )
-        self._attach(link, attach, context)
+        self._attach(link, attach)
         return link
 
-    def _attach(self, link: Link, attach: Attach, context: object) -> None:
+    def _attach(self, link: Link, attach: Attach) -> None:
         self.check_open()
         old = self.wire.links.get((link.name, link.role))
         if old is not None and (old.local_state != CLOSED or old.remote_state == UNOPENED):
             raise UsageError(f"a link {link.name!r} of this direction is attached already", NOT_ALLOWED)
         if old is not None:
             old.replaced()
-        link.context = context
         link.handle = self._free_handle()
         if link.handle < 0:
             raise UsageError(

@@ -17,6 +17,16 @@ ANONYMOUS: Final = "ANONYMOUS"
 SCRAM_SHA_256: Final = "SCRAM-SHA-256"
 SCRAM_SHA_512: Final = "SCRAM-SHA-512"
 """Both ends prove that they know the password, and neither sends it (RFC 5802, RFC 7677)."""
+PLUS: Final = "-PLUS"
+SCRAM_SHA_256_PLUS: Final = SCRAM_SHA_256 + PLUS
+SCRAM_SHA_512_PLUS: Final = SCRAM_SHA_512 + PLUS
+"""The same, and both prove that they are the two ends of one TLS connection (channel binding)."""
+TLS_SERVER_END_POINT: Final = "tls-server-end-point"
+"""What is bound: a hash of the server's certificate (RFC 5929, section 4)."""
+OAUTHBEARER: Final = "OAUTHBEARER"
+XOAUTH2: Final = "XOAUTH2"
+TOKEN_MECHANISMS: Final = (OAUTHBEARER, XOAUTH2)
+"""The client sends a token of an authorization server (RFC 7628; XOAUTH2 is what was there before it)."""
 EXTERNAL: Final = "EXTERNAL"
 """The certificate that TLS has shown says who it is (RFC 4422, appendix A)."""
 
@@ -30,6 +40,16 @@ SASL_SYS_TEMP: Final = 4
 
 MAX_SASL_FRAME_BYTES: Final = 512
 """No SASL frame is longer (section 5.3.1: MIN-MAX-FRAME-SIZE)."""
+
+
+def binds_channel(mechanism: str) -> bool:
+    """Whether it is one of those that can be used over TLS alone, and by its two ends alone."""
+    return mechanism.endswith(PLUS)
+
+
+def without_binding(mechanism: str) -> str:
+    """The mechanism that does the same without channel binding; of others it is the mechanism itself."""
+    return mechanism.removesuffix(PLUS)
 
 
 class SaslFrame(Composite):

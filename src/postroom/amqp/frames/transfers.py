@@ -39,6 +39,7 @@ class Flow(Performative):
         incoming_window: i64,
         next_outgoing_id: i64,
         outgoing_window: i64,
+        *,
         next_incoming_id: int | None = None,
         handle: int | None = None,
         delivery_count: int | None = None,
@@ -85,6 +86,7 @@ class Transfer(Performative):
         handle: i64,
         delivery_id: int | None = None,
         delivery_tag: bytes | None = None,
+        *,
         message_format: int | None = None,
         settled: bool | None = None,
         more: bool = False,
@@ -241,7 +243,12 @@ def _common_transfer(r: Reader) -> Transfer | None:
         return None
     r.pos = pos
     return Transfer(
-        handle, delivery_id, tag, message_format, None if settled == c.NULL else settled == c.TRUE, more
+        handle,
+        delivery_id,
+        tag,
+        message_format=message_format,
+        settled=None if settled == c.NULL else settled == c.TRUE,
+        more=more,
     )
 
 
@@ -277,17 +284,17 @@ def _common_disposition(r: Reader) -> Disposition | None:
 def _any_transfer(r: Reader) -> Transfer:
     f = Fields(r, "transfer")
     transfer = Transfer(
-        f.uint("handle"),
-        f.optional_uint("delivery-id"),
-        f.optional_binary("delivery-tag"),
-        f.optional_uint("message-format"),
-        f.optional_boolean("settled"),
-        f.boolean_or("more", False),
-        f.optional_ubyte("rcv-settle-mode", RCV_SECOND),
-        read_optional_state(f, "state"),
-        f.boolean_or("resume", False),
-        f.boolean_or("aborted", False),
-        f.boolean_or("batchable", False),
+        handle=f.uint("handle"),
+        delivery_id=f.optional_uint("delivery-id"),
+        delivery_tag=f.optional_binary("delivery-tag"),
+        message_format=f.optional_uint("message-format"),
+        settled=f.optional_boolean("settled"),
+        more=f.boolean_or("more", False),
+        rcv_settle_mode=f.optional_ubyte("rcv-settle-mode", RCV_SECOND),
+        state=read_optional_state(f, "state"),
+        resume=f.boolean_or("resume", False),
+        aborted=f.boolean_or("aborted", False),
+        batchable=f.boolean_or("batchable", False),
     )
     f.close()
     return transfer
@@ -314,17 +321,17 @@ def read_flow(r: Reader) -> Flow:
     f = Fields(r, "flow")
     next_incoming_id = f.optional_uint("next-incoming-id")
     flow = Flow(
-        f.uint("incoming-window"),
-        f.uint("next-outgoing-id"),
-        f.uint("outgoing-window"),
-        next_incoming_id,
-        f.optional_uint("handle"),
-        f.optional_uint("delivery-count"),
-        f.optional_uint("link-credit"),
-        f.optional_uint("available"),
-        f.boolean_or("drain", False),
-        f.boolean_or("echo", False),
-        f.symbol_map("properties"),
+        incoming_window=f.uint("incoming-window"),
+        next_outgoing_id=f.uint("next-outgoing-id"),
+        outgoing_window=f.uint("outgoing-window"),
+        next_incoming_id=next_incoming_id,
+        handle=f.optional_uint("handle"),
+        delivery_count=f.optional_uint("delivery-count"),
+        link_credit=f.optional_uint("link-credit"),
+        available=f.optional_uint("available"),
+        drain=f.boolean_or("drain", False),
+        echo=f.boolean_or("echo", False),
+        properties=f.symbol_map("properties"),
     )
     f.close()
     return flow

@@ -23,6 +23,7 @@ from postroom.amqp.message.message_head import encoded_key, merge_annotations, s
 _DESCRIPTOR_START: Final = b"\x00\x53"
 _PROPERTIES_DESCRIPTOR: Final = _DESCRIPTOR_START + bytes((d.PROPERTIES,))
 _REPLY_TO: Final = 4
+_USER_ID: Final = 1
 _ABSOLUTE_EXPIRY_TIME: Final = 8
 """Their places in the properties section (AMQP part 3, section 3.2.4)."""
 
@@ -99,15 +100,24 @@ def decoded(data: bytes, start: i64, end: i64) -> object:
 
 def reply_to_of(stored: bytes) -> str:
     """The reply-to of the message; "" if it has none, or none that can be decoded."""
-    r = Reader(stored, 0, len(stored))
-    if _find_properties(r) < 0:
-        return ""
-    if _open_list(r) <= _REPLY_TO:
-        return ""
-    for _ in range(_REPLY_TO):
-        r.skip()
-    found = decoded(stored, r.pos, r.end)
+    found = _property_of(stored, _REPLY_TO)
     return found if isinstance(found, str) else ""
+
+
+def user_id_of(stored: bytes) -> str:
+    """The user-id of the message, as UTF-8; "" if it has none."""
+    found = _property_of(stored, _USER_ID)
+    return found.decode("utf-8", "replace") if isinstance(found, bytes) else ""
+
+
+def _property_of(stored: bytes, index: i64) -> object:
+    """The field of the properties at that place; None if it isn't there or can't be decoded."""
+    r = Reader(stored, 0, len(stored))
+    if _find_properties(r) < 0 or _open_list(r) <= index:
+        return None
+    for _ in range(index):
+        r.skip()
+    return decoded(stored, r.pos, r.end)
 
 
 def with_reply_to(stored: bytes, reply_to: str) -> bytes:

@@ -57,6 +57,16 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     return [str(row["name"]), str(row["user"]), *(shown(row[name]) for name in LISTED)]
 
 
+@connection.command("close")
+@click.argument("name")
+@url_option
+def close_connection(name: str, url: str) -> None:
+    """Close the connection NAME (its remote address); what it held goes back."""
+    with connected(url) as opened:
+        opened.create_management().request("CLOSE", kind=CONNECTION_TYPE, name=name)
+    click.echo(f"closed {name}")
+
+
 @connection.command("reset")
 @click.argument("name")
 @url_option

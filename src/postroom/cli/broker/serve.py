@@ -9,7 +9,8 @@ from postroom.server.exits import Exit, StartError
 from postroom.server.operating_system import check_system
 
 if TYPE_CHECKING:
-    from postroom.server.configuration.config import Config, ListenConfig
+    from postroom.server.configuration.config import Config
+    from postroom.server.configuration.listening import ListenConfig
 
 
 @click.command()
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--data", metavar="FOLDER", help="Keep the ledger here instead.")
 @click.option("--json-logs", is_flag=True, help="Write logs as JSON.")
 def serve(config_file: Path | None, listen: tuple[str, ...], data: str | None, json_logs: bool) -> None:
-    """Run a broker until it is told to stop (SIGTERM, Ctrl-C).
+    """Run a broker until it is told to stop (SIGTERM, Ctrl-C). SIGHUP has it read FILE anew.
 
     Without any option: AMQP on 127.0.0.1:5672, data in ./postroom-data.
     """
@@ -42,13 +43,19 @@ def _run(config_file: Path | None, listen: tuple[str, ...], data: str | None, js
     need."""
     from postroom.server.configuration.config import Config
     from postroom.server.configuration.config_file import ConfigError, load_config
+    from postroom.server.configuration.file_modes import warn_of_readers
     from postroom.server.logs import set_up
     from postroom.server.start import serve as run
 
+    def read() -> Config:
+        return _overridden(load_config(config_file) if config_file else Config(), listen, data)
+
     try:
-        config = _overridden(load_config(config_file) if config_file else Config(), listen, data)
+        config = read()
         set_up(config.log.json or json_logs, config.log.level)
-        return run(config)
+        if config_file and config.users:
+            warn_of_readers(config_file)
+        return run(config, read)
     except ConfigError as error:
         raise StartError(Exit.CONFIGURATION, str(error)) from error
 
@@ -56,15 +63,21 @@ def _run(config_file: Path | None, listen: tuple[str, ...], data: str | None, js
 def _overridden(config: "Config", listen: tuple[str, ...], data: str | None) -> "Config":
     import msgspec
 
+    from postroom.server.configuration.values import PlacedError
+
     if listen:
-        config = msgspec.structs.replace(config, listen=[_listener(address) for address in listen])
+        listeners = [_listener(address) for address in listen]
+        try:
+            config = msgspec.structs.replace(config, listen=listeners)
+        except PlacedError as error:
+            raise StartError(Exit.CONFIGURATION, f"with --listen: {error}") from error
     if data is not None:
         config = msgspec.structs.replace(config, data=data)
     return config
 
 
 def _listener(address: str) -> "ListenConfig":
-    from postroom.server.configuration.config import ListenConfig
+    from postroom.server.configuration.listening import ListenConfig
     from postroom.server.configuration.values import PlacedError
 
     try:

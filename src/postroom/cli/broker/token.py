@@ -49,15 +49,22 @@ def _place(folder: Path, file: Path | None) -> Path:
     required=True,
     help="What it opens; may be given more than once.",
 )
+@click.option(
+    "--user",
+    default="",
+    metavar="NAME",
+    help="Whose it is: it opens what that user may read, too. Without users there is no need of one.",
+)
 @number_option("--days", help="How long it is in force; default: until removed.")
 @data_option
 @file_option
 def add_command(
-    name: str, rights: tuple[str, ...], days: int | None, folder: Path, file: Path | None
+    name: str, rights: tuple[str, ...], user: str, days: int | None, folder: Path, file: Path | None
 ) -> None:
     """Make a token and print it. It is shown only now: the file has a hash of it."""
     with one_line_errors(TokensError):
-        made = add_token(_place(folder, file), name, [Right(right) for right in rights], (days or 0) * DAY_S)
+        wanted = [Right(right) for right in rights]
+        made = add_token(_place(folder, file), name, wanted, (days or 0) * DAY_S, user)
     click.echo(made)
 
 
@@ -66,20 +73,20 @@ def add_command(
 @file_option
 @json_option
 def list_command(folder: Path, file: Path | None, as_json: bool) -> None:
-    """Names, rights and ends; no secrets."""
+    """Names, users, rights and ends; no secrets."""
     with one_line_errors(TokensError):
         tokens = read_tokens(_place(folder, file))
     if as_json:
         for each in tokens:
             click.echo(json.dumps(_shown(each)))
         return
-    table = new_table("name", "id", "rights", "created", "until")
+    table = new_table("name", "id", "user", "rights", "created", "until")
     now_us = time.time_ns() // 1000
     for each in tokens:
         until = _day(each.expires_us) if each.expires_us else "removed"
         if not each.in_force(now_us):
             until += " (over)"
-        table.add_row(each.name, each.id, ", ".join(each.rights), _day(each.created_us), until)
+        table.add_row(each.name, each.id, each.user, ", ".join(each.rights), _day(each.created_us), until)
     show_table(table)
 
 
@@ -91,6 +98,7 @@ def _shown(token: Token) -> dict[str, object]:
     return {
         "name": token.name,
         "id": token.id,
+        "user": token.user,
         "rights": list(token.rights),
         "created": iso(token.created_us),
         "expires": iso(token.expires_us) if token.expires_us else None,

@@ -8,6 +8,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -22,7 +23,9 @@ from postroom.client import (
     InvalidDestinationException,
     JMSException,
     JMSSecurityException,
+    TlsOptions,
 )
+from postroom.client.connection.connector import CERTIFICATE_VARIABLE, KEY_VARIABLE
 from postroom.client.connection.url import BrokerUrl, parse_url
 
 URL_VARIABLE: Final = "POSTROOM_URL"
@@ -53,7 +56,9 @@ class BrokerError(click.ClickException):
 
 
 def url_option(command: Command) -> Command:
-    """The option ``--url``."""
+    """The options ``--url``, ``--certificate`` and ``--key``; the last two are for `own_tls`."""
+    command = _file_option("--key", KEY_VARIABLE, "its private key, unless it is in that file")(command)
+    command = _file_option("--certificate", CERTIFICATE_VARIABLE, "a certificate to show the broker")(command)
     return click.option(
         "--url",
         envvar=URL_VARIABLE,
@@ -62,6 +67,28 @@ def url_option(command: Command) -> Command:
         show_default=True,
         help=f"The broker: amqp[s]://[USER[:PASSWORD]@]HOST[:PORT]; also from {URL_VARIABLE}.",
     )(command)
+
+
+def _file_option(flag: str, variable: str, what: str) -> Callable[[Command], Command]:
+    def keep(context: click.Context, parameter: click.Parameter, file: Path | None) -> None:
+        context.meta[variable] = file
+
+    return click.option(
+        flag,
+        envvar=variable,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        callback=keep,
+        expose_value=False,
+        help=f"PEM file with {what}; also from {variable}.",
+    )
+
+
+def own_tls() -> TlsOptions | None:
+    """What the command that is under way has of its own for TLS, as `url_option` has it."""
+    meta = click.get_current_context().meta
+    certificate, key = meta.get(CERTIFICATE_VARIABLE), meta.get(KEY_VARIABLE)
+    return None if certificate is None else TlsOptions(certificate_file=certificate, key_file=key)
 
 
 def json_option(command: Command) -> Command:
@@ -115,7 +142,9 @@ def connected(url: str, name: str = "") -> Iterator[Connection]:
     are told.
     """
     try:
-        factory = ConnectionFactory(url, options=EVERY_OUTCOME)
+        factory = ConnectionFactory(url, options=EVERY_OUTCOME, tls=own_tls())
+    except JMSSecurityException as error:
+        raise BrokerError(str(error)) from error
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--url") from error
     try:
@@ -162,6 +191,11 @@ def _of_one(error: JMSException, broker: BrokerUrl, place: str) -> str:
         return f"what listens on {place} is no AMQP 1.0 broker: {error.description}"
     if error.condition is not None:
         return str(error)
+    if broker.tls:
+        return (
+            f"{place} ended the connection at once, as a broker does that wants a certificate"
+            " (--certificate), or another one: its acts say why"
+        )
     return (
         f"{place} ended the connection at once, as a port for TLS does (say amqps://), or what is no"
         " AMQP 1.0 broker"

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import click
@@ -9,6 +10,7 @@ import click
 from postroom.cli.common.broker_connection import connected, json_option, url_option
 from postroom.cli.common.switches import SWITCHES, show_counters
 from postroom.cli.common.tables import age_s, new_table, show_table, shown
+from postroom.client import JMSSecurityException
 from postroom.manager.kernel.options import QUEUE_SETTINGS, QueueDefinition
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE
 
@@ -31,7 +33,9 @@ def show_command(kind: str, what: str) -> click.Command:
         with connected(url, name) as connection:
             management = connection.create_management()
             found = management.read(kind, name)
-            configured = management.read(BROKER_TYPE, BROKER_NAME)["queue_defaults"]
+            configured: object = {}
+            with suppress(JMSSecurityException):
+                configured = management.read(BROKER_TYPE, BROKER_NAME)["queue_defaults"]
             held = management.request("HOLDERS", kind=kind, name=name).attributes()
         assert isinstance(configured, dict)
         defaults = {**_DEFAULTS, **configured}

@@ -1,9 +1,15 @@
 """Names that commands get: whether there is such a queue, and which names are like one that isn't there."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Final
 
-from postroom.client import Connection, InvalidDestinationException, JMSException, ManagementClient
+from postroom.client import (
+    Connection,
+    InvalidDestinationException,
+    JMSException,
+    JMSSecurityException,
+    ManagementClient,
+)
 from postroom.manager.kernel.name_rules import is_pattern
 from postroom.model.entity_types import QUEUE_TYPE, REMOTE_QUEUE_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.model.names import split_address
@@ -17,7 +23,8 @@ def check_there(connection: Connection, name: str) -> None:
     """Raise InvalidDestinationException unless a queue, subscription or topic has that name: to receive from
     one that isn't there would make it.
 
-    A name that leads elsewhere is left to the broker, which makes nothing for it.
+    A name that leads elsewhere is left to the broker, which makes nothing for it; so is one that the user may
+    not see.
     """
     queue, queue_manager = split_address(name)
     elsewhere = queue_manager not in ("", connection.broker_container_id)
@@ -29,10 +36,13 @@ def check_there(connection: Connection, name: str) -> None:
 
 
 def _is_there(management: ManagementClient, kind: str, name: str) -> bool:
+    """Whether there is one, or the user may not know."""
     try:
         management.read(kind, name)
     except InvalidDestinationException:
         return False
+    except JMSSecurityException:
+        return True
     return True
 
 
@@ -45,7 +55,7 @@ def is_missing(connection: Connection, kind: str, name: str) -> bool:
 def check_topic_there(connection: Connection, name: str) -> None:
     """Raise InvalidDestinationException unless there is a topic of that name, or it is a pattern."""
     if not is_pattern(name):
-        with closing(connection.create_management()) as management:
+        with closing(connection.create_management()) as management, suppress(JMSSecurityException):
             management.read(TOPIC_TYPE, name)
 
 

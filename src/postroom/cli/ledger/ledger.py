@@ -1,4 +1,4 @@
-"""`postroom ledger verify | dump | log | stats`: a look at a ledger, offline or beside its broker.
+"""`postroom ledger verify | dump | acts | log | stats`: a look at a ledger, offline or beside its broker.
 
 They take no lock and change nothing. Exit code 1: there is no ledger, or it can't be read; 3: `verify` found
 damage.
@@ -19,6 +19,7 @@ from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.groups import Group, number_option
 from postroom.cli.ledger.lease import lease
 from postroom.cli.ledger.places import export_command, upload_command
+from postroom.ledger.reading.acts import Act, read_acts
 from postroom.ledger.reading.dump import Filter, Line, dump, iso
 from postroom.ledger.reading.message_log import MessageLog
 from postroom.ledger.reading.reader import LedgerReader
@@ -27,6 +28,8 @@ from postroom.ledger.verification.acceptance import accept
 from postroom.ledger.verification.verification import Severity, Verification, verify
 
 EXIT_DAMAGED: Final = 3
+REFUSALS: Final = (401, 403)
+"""Status of a failed sign-in, and of what was refused for want of a right."""
 FOLLOW_S: Final = 1.0
 """How often `log --follow` looks for more."""
 
@@ -178,6 +181,31 @@ def _text_line(line: Line) -> str:
 
 def _fields(fields: dict[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+@ledger.command("acts")
+@data_option
+@json_option
+@number_option("--from", "first", metavar="POSITION", help="The first position to look at.")
+@number_option("--to", "last", metavar="POSITION", help="The last position to look at.")
+@click.option("--user", "by", metavar="USER", help="Only what this user has done, or was refused.")
+@click.option("--refused", is_flag=True, help="Only what was refused, failed sign-ins too.")
+def acts_command(
+    folder: Path, as_json: bool, first: int | None, last: int | None, by: str | None, refused: bool
+) -> None:
+    """What administrators have done, and what was refused to whom: one act a line."""
+    with one_line_errors():
+        for act in read_acts(folder, first, last):
+            if (by is None or act.get("user") == by) and (not refused or act["status"] in REFUSALS):
+                click.echo(json.dumps(act, ensure_ascii=False) if as_json else _act_line(act))
+
+
+def _act_line(act: Act) -> str:
+    rest = dict(act)
+    who = f"{rest.pop('user', '') or '-'}@{rest.pop('remote', '') or '-'}"
+    what = f"{rest.pop('operation', '')} {rest.pop('type', '')} {rest.pop('name', '')!r}"
+    head = f"{rest.pop('position'):>10}  {iso(rest.pop('time_us'))}  {rest.pop('status')}"
+    return f"{head}  {who}  {what}  {_fields(rest)}".rstrip()
 
 
 @ledger.command("log")

@@ -19,7 +19,7 @@ from postroom.channel.rules.handler import Attempt, Handler, Left, Why
 from postroom.channel.rules.letter_fields import letter_of
 from postroom.channel.rules.table import Action, RulesTable
 from postroom.cli.common.message_selection import id_text
-from postroom.client import InvalidDestinationException, JMSException
+from postroom.client import InvalidDestinationException, JMSException, TlsOptions
 from postroom.client.aio import Connection, ConnectionFactory, ManagementClient
 from postroom.client.aio.relay import MAX_TARGETS, ComesAgain, Relay, sent_on
 from postroom.client.connection.receiver_link import Incoming
@@ -240,14 +240,19 @@ class Agent:
 
 
 async def handle(
-    url: str, table: RulesTable, input_queue: str, input_manager: str, report: Report
+    url: str,
+    table: RulesTable,
+    input_queue: str,
+    input_manager: str,
+    report: Report,
+    tls: TlsOptions | None = None,
 ) -> dict[str, int]:
     """Handle the dead letters of a queue by ``table``: counts of messages by what became of them.
 
     ``input_queue`` and ``input_manager`` ("" as the table says) are those of the command line. Raises
     JMSException, ValueError.
     """
-    async with await ConnectionFactory(url).create_connection() as connection:
+    async with await ConnectionFactory(url, tls=tls).create_connection() as connection:
         management = await connection.create_management()
         queue = await _input_queue(connection, management, table, input_queue, input_manager)
         report({"event": "started", "queue": queue, "rules": len(table.rules)})

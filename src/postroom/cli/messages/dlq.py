@@ -13,7 +13,13 @@ import click
 from postroom.channel.rules.lines import MAX_TABLE_CHARS
 from postroom.channel.rules.parser import check_table
 from postroom.channel.rules.table import RulesTable
-from postroom.cli.common.broker_connection import BrokerError, connected, json_option, url_option
+from postroom.cli.common.broker_connection import (
+    BrokerError,
+    connected,
+    json_option,
+    own_tls,
+    url_option,
+)
 from postroom.cli.common.message_files import as_text
 from postroom.cli.common.message_selection import (
     Found,
@@ -92,7 +98,8 @@ def handle(file: Path, inputq: str, inputqm: str, url: str, as_json: bool) -> No
 
     _check_input(url, inputq.strip() or table.control.input_queue)
     try:
-        counts = asyncio.run(_until_stopped(dead_letter_handler.handle(url, table, inputq, inputqm, report)))
+        handling = dead_letter_handler.handle(url, table, inputq, inputqm, report, own_tls())
+        counts = asyncio.run(_until_stopped(handling))
     except JMSException as error:
         raise BrokerError(str(error)) from error
     except ValueError as error:

@@ -121,6 +121,7 @@ class ConnectionFactory:
         ).with_url_options(own)
         self._options = options.with_url_options(of_sessions)
         self._tls = tls.context() if isinstance(tls, TlsOptions) else tls
+        self._has_certificate = isinstance(tls, TlsOptions) and tls.certificate_file is not None
         self._listener = listener
 
     async def create_connection(self) -> Connection:
@@ -131,7 +132,8 @@ class ConnectionFactory:
         """
         shared = SharedState(self._options, self._own.request_timeout_s)
         listener = Telling(shared, self._listener)
-        provider = Provider(self._url, Connector(self._own, self._tls), self._own.request_timeout_s, listener)
+        connector = Connector(self._own, self._tls, self._has_certificate)
+        provider = Provider(self._url, connector, self._own.request_timeout_s, listener)
         await provider.start()
         return Connection(provider, shared)
 

@@ -1,7 +1,7 @@
 """Requests to the broker's management node, ``$management``.
 
 Each request is a message whose application properties name the operation and the kind of thing (AMQP
-Management, working draft 9); the answer comes to a queue of the client's own, found again by its
+Management, working draft 9); the answer comes on a link of the client's own, found again by its
 correlation id.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -36,8 +37,9 @@ QUERY_PAGE_ROWS: Final = 1_000
 async def requests_in(session: Session, timeout_s: float | None, ends: bool = False) -> ManagementClient:
     """A client of the management node in ``session``, which with ``ends`` ends with it."""
     producer = await session.create_producer(MANAGEMENT_ADDRESS)
-    replies = await session.create_reply_consumer()
-    return ManagementClient(producer, replies, timeout_s, session if ends else None)
+    reply_to = f"answers-{uuid.uuid4()}"
+    replies = await session.create_answer_consumer(MANAGEMENT_ADDRESS, reply_to)
+    return ManagementClient(producer, replies, reply_to, timeout_s, session if ends else None)
 
 
 class ManagementClient(Closable):
@@ -52,13 +54,16 @@ class ManagementClient(Closable):
         self,
         producer: MessageProducer,
         replies: MessageConsumer,
+        reply_to: str,
         request_timeout_s: float | None,
         session: Session | None = None,
     ) -> None:
-        """``session``: what ends with it; None where the session is somebody else's."""
+        """``reply_to``: by which ``replies`` has the answers. ``session``: what ends with it; None where the
+        session is somebody else's."""
         self._session = session
         self._producer = producer
         self._replies = replies
+        self._address = reply_to
         self._request_timeout_s = request_timeout_s
         self._numbers = itertools.count(1)
         self._one_at_a_time = asyncio.Lock()
@@ -84,12 +89,11 @@ class ManagementClient(Closable):
         check_duration("patience_s", patience_s)
         number = f"{next(self._numbers)}"
         async with self._one_at_a_time:
-            # After a break the queue of replies has another name: wait until it is known.
+            # After a break the link for answers must be there again before the request.
             online = self._producer._sending.provider.online()
             await within(online, self._request_timeout_s, f"request to {MANAGEMENT_ADDRESS}")
-            reply_to = self._replies.address
             await self._producer.send(
-                Message(body, properties=headers, message_id=number, reply_to=reply_to, durable=False)
+                Message(body, properties=headers, message_id=number, reply_to=self._address, durable=False)
             )
             reply = reply_from_message(await self._reply_to(number, patience_s))
         raise_unless_ok(reply, f"{operation} {kind or ''} {name or ''}".strip())

@@ -345,6 +345,16 @@ class Session(Closable):
         receiving = await self._state.receiving(source, "the consumer of replies", prefetch=DEFAULT_PREFETCH)
         return self._consumer(receiving, None, False)
 
+    async def create_answer_consumer(self, node: str, reply_to: str) -> MessageConsumer:
+        """A consumer of the answers of a node to requests on this connection that have ``reply_to``."""
+        receiving = await self._state.receiving(
+            Source(address=node),
+            f"the consumer of answers of {node}",
+            prefetch=DEFAULT_PREFETCH,
+            reply_to=reply_to,
+        )
+        return self._consumer(receiving, None, False)
+
     async def create_requestor(self, destination: Destination) -> Requestor:
         """Requests to a queue or topic, and their replies: QueueRequestor and TopicRequestor of JMS."""
         return Requestor(

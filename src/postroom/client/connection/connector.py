@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from postroom.amqp.engine.options import ConnectionOptions
-from postroom.amqp.frames.sasl import ANONYMOUS
+from postroom.amqp.engine.options import ConnectionOptions, SaslClient
+from postroom.amqp.frames.sasl import ANONYMOUS, EXTERNAL, TOKEN_MECHANISMS, binds_channel
 from postroom.client.connection.options import FactoryOptions
-from postroom.client.connection.sign_in import ScramSignIn
+from postroom.client.connection.sign_in import USER_MECHANISMS, ScramSignIn, TokenSignIn
 from postroom.client.connection.transport import Transport
 from postroom.client.connection.url import BrokerUrl
 from postroom.client.exceptions import ConnectionLostException, JMSSecurityException, JMSTimeoutException
 
+CERTIFICATE_VARIABLE: Final = "POSTROOM_CERTIFICATE"
+KEY_VARIABLE: Final = "POSTROOM_KEY"
 BROKEN_OFF: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """The other end went away during the handshake: no word against the certificate."""
 
@@ -36,6 +39,13 @@ class TlsOptions:
     key_password: str | None = None
     verify_host: bool = True
     """The broker's certificate must be for the host of the URL."""
+
+    @classmethod
+    def of_environment(cls) -> TlsOptions:
+        """As commands have it: the client's certificate and key are where two variables say, and
+        ``SSL_CERT_FILE`` says whom to trust; that one is OpenSSL's own."""
+        certificate, key = map(os.environ.get, (CERTIFICATE_VARIABLE, KEY_VARIABLE))
+        return cls(certificate_file=certificate or None, key_file=key or None)
 
     def context(self) -> ssl.SSLContext:
         """Raises JMSSecurityException for a file that isn't there, or isn't what it should be."""
@@ -62,6 +72,8 @@ class Connector:
 
     options: FactoryOptions
     tls: ssl.SSLContext | None
+    has_certificate: bool = False
+    """Whether the client is known to show a certificate of its own."""
     container_id: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,9 +94,10 @@ class Connector:
 
     async def _open(self, broker: BrokerUrl) -> Transport:
         loop = asyncio.get_running_loop()
+        options = self._options(broker)
         try:
             _, transport = await loop.create_connection(
-                lambda: Transport(self._options(broker), self.options.client_id is not None),
+                lambda: Transport(options, self.options.client_id is not None),
                 broker.host,
                 broker.port,
                 ssl=(self.tls or ssl.create_default_context()) if broker.tls else None,
@@ -102,15 +115,36 @@ class Connector:
             raise
         return transport
 
+    def _sign_in(self, broker: BrokerUrl, mechanisms: list[str]) -> SaslClient | None:
+        if broker.user is None:
+            return None
+        if mechanisms[0] in TOKEN_MECHANISMS:
+            return TokenSignIn(broker.user, broker.password, broker.host)
+        return ScramSignIn(broker.user, broker.password, mechanisms)
+
     def _options(self, broker: BrokerUrl) -> ConnectionOptions:
+        mechanisms = self._mechanisms(broker)
         return ConnectionOptions(
             server=False,
             container_id=self.container_id,
             hostname=broker.host,
-            sasl_mechanisms=[ANONYMOUS] if broker.user is None else list(self.options.sasl_mechanisms),
+            sasl_mechanisms=mechanisms,
             username=broker.user or "",
             password=broker.password,
-            sasl_client=None if broker.user is None else ScramSignIn(broker.user, broker.password),
+            sasl_client=self._sign_in(broker, mechanisms),
             idle_timeout_ms=self.options.idle_timeout_ms,
             max_frame_size_bytes=self.options.max_frame_size_bytes,
         )
+
+    def _mechanisms(self, broker: BrokerUrl) -> list[str]:
+        """By what to sign in, best first: a user's name and password before a certificate."""
+        named = self.options.sasl_mechanisms
+        if broker.user is not None:
+            wanted = named or USER_MECHANISMS
+            usable = [each for each in wanted if broker.tls or not binds_channel(each)]
+            if not usable:
+                raise JMSSecurityException(f"{', '.join(wanted)} with {broker}: only TLS can be bound to")
+            return usable
+        if EXTERNAL in named:
+            return [EXTERNAL]
+        return [EXTERNAL, ANONYMOUS] if self.has_certificate and broker.tls and not named else [ANONYMOUS]

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from postroom.amqp.encoding.types import MAX_UINT
 from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
+from postroom.amqp.frames.sasl import EXTERNAL, TOKEN_MECHANISMS
 from postroom.client.connection.sign_in import USER_MECHANISMS
 from postroom.client.connection.url import ParsedUrl
 from postroom.client.durations import MS_A_SECOND, check_duration
@@ -190,8 +191,8 @@ class FactoryOptions:
     request_timeout_s: float | None
     idle_timeout_ms: int
     max_frame_size_bytes: int
-    sasl_mechanisms: tuple[str, ...] = USER_MECHANISMS
-    """How a user signs in, best first."""
+    sasl_mechanisms: tuple[str, ...] = ()
+    """How to sign in, best first; empty: as it fits to what is known of the user."""
 
     def __post_init__(self) -> None:
         for name in ("connect_timeout_s", "request_timeout_s"):
@@ -244,10 +245,11 @@ def read_flag(text: str) -> bool:
 
 
 def read_mechanisms(text: str) -> tuple[str, ...]:
-    """Some of `USER_MECHANISMS`, with commas between them, best first."""
-    named = tuple(text.upper().split(","))
-    if not set(named) <= set(USER_MECHANISMS):
-        raise ValueError(f"{text!r} has others than {', '.join(USER_MECHANISMS)}")
+    """EXTERNAL and some of `USER_MECHANISMS`, or those of tokens, with commas between them, best first."""
+    named, known = tuple(text.upper().split(",")), (EXTERNAL, *USER_MECHANISMS)
+    if not (set(named) <= set(known) or set(named) <= set(TOKEN_MECHANISMS)):
+        tokens = f"or, with a token as password, {', '.join(TOKEN_MECHANISMS)}"
+        raise ValueError(f"{text!r} has others than {', '.join(known)}, {tokens}")
     return named
 
 

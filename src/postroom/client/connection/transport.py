@@ -21,6 +21,7 @@ from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.errors import CONNECTION_REDIRECT, NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS
 from postroom.amqp.extensions import ESTABLISHMENT_FAILED, SOLE_CONNECTION
 from postroom.amqp.frames.performatives import Error, Open
+from postroom.client.connection.sign_in import ScramSignIn
 from postroom.client.exceptions import (
     ConnectionLostException,
     ConnectionRedirectedException,
@@ -116,6 +117,7 @@ class Transport(Waited, asyncio.Protocol):
         super().__init__()
         self.engine = Engine(options, now_us())
         self._alone = alone
+        self._sign_in: Final = options.sasl_client
         self.on_failed: Callable[[JMSException], None] = lambda failure: None
         """Called once, when nothing works any more."""
         self.broker: Open | None = None
@@ -148,6 +150,8 @@ class Transport(Waited, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast(asyncio.Transport, transport)  # uvloop's has all of it, but is no subclass
+        if isinstance(self._sign_in, ScramSignIn):
+            self._sign_in.connected(transport.get_extra_info("ssl_object"))
         self.engine.open(desired_capabilities=[SOLE_CONNECTION] if self._alone else None)
         self.flush()
 

@@ -156,9 +156,10 @@ class SessionState:
         settle_second: bool = False,
         exclusive: bool = False,
         redelivery_delay_ms: int = 0,
+        reply_to: str | None = None,
     ) -> Receiving:
-        """A link from ``source``; None: the one that the broker knows under ``name``. Raises as
-        :meth:`sending`.
+        """A link from ``source``; None: the one that the broker knows under ``name``. ``reply_to``: by which
+        name requests have their answers sent here. Raises as :meth:`sending`.
         """
         self.check_all()
         if not 0 <= prefetch <= MAX_PREFETCH:
@@ -179,7 +180,7 @@ class SessionState:
             return engine.attach_receiver(
                 link,
                 source,
-                Target(),
+                Target(address=reply_to),
                 snd_settle_mode=sender_settle_mode,
                 rcv_settle_mode=RCV_SECOND if settle_second else RCV_FIRST,
                 properties=properties,

@@ -214,6 +214,11 @@ class Session(Closable[aio.Session]):
         """
         return MessageConsumer(self._portal, self._portal.call(self._inner.create_reply_consumer()))
 
+    def create_answer_consumer(self, node: str, reply_to: str) -> MessageConsumer:
+        """A consumer of the answers of a node to requests on this connection that have ``reply_to``."""
+        making = self._inner.create_answer_consumer(node, reply_to)
+        return MessageConsumer(self._portal, self._portal.call(making))
+
     def create_requestor(self, destination: Destination) -> Requestor:
         """Requests to a queue or topic, and their replies: QueueRequestor and TopicRequestor of JMS."""
         return Requestor(self._portal, self._portal.call(self._inner.create_requestor(destination)))

@@ -177,7 +177,8 @@ def load_checkpoint(disk: Disk, position: int, ledger_id: bytes | None) -> FoldS
     head = data[: CHECKPOINT_HEADER.size_bytes]
     if len(head) < CHECKPOINT_HEADER.size_bytes:
         raise LedgerCorrupt(where, 0, "the checkpoint is shorter than its header")
-    fields = _fields(head)
+    names = (name for name, _ in CHECKPOINT_HEADER.fields)
+    fields = dict(zip(names, CHECKPOINT_HEADER.struct.unpack(head), strict=True))
     count = fields["section_count"]
     directory = bytes(data[len(head) : len(head) + count * SECTION_ROW.size_bytes])
     if not crc_matches(bytes(head), directory) or fields["magic"] != CHECKPOINT_MAGIC:
@@ -201,11 +202,6 @@ def _require_known(position: int, sections: dict[str, memoryview]) -> None:
     definition = unknown_definition(np.frombuffer(sections["dictionary"], TRANSITION_DTYPE))
     if definition is not None:
         raise UnknownRecord(definition.position, definition.what)
-
-
-def _fields(head: memoryview) -> dict[str, Any]:
-    names = (name for name, _ in CHECKPOINT_HEADER.fields)
-    return dict(zip(names, CHECKPOINT_HEADER.struct.unpack(head), strict=True))
 
 
 def _load_sections(where: str, data: memoryview, directory: bytes) -> dict[str, memoryview]:

@@ -230,10 +230,6 @@ class _Keys:
         at = np.minimum.reduceat(np.where(wanted[self.order], np.arange(count), count), self.starts)
         return np.where(at < count, self.order[np.minimum(at, count - 1)], -1)
 
-    def any_with(self, wanted: Array) -> Array:
-        """Whether `wanted` (by row) holds for any of each entry's changes."""
-        return np.asarray(np.logical_or.reduceat(wanted[self.order], self.starts))
-
     def last_with(self, wanted: Array) -> Array:
         """Place in order of each entry's last change for which `wanted` (by row) holds; −1 for none."""
         return np.maximum.reduceat(np.where(wanted[self.order], np.arange(len(wanted)), -1), self.starts)
@@ -354,7 +350,12 @@ def _update(rows: Array, keys: _Keys, survives: Array, batch: Changes) -> None:
     _update_places(rows, keys.first_with(changes["to_state"] == _AVAILABLE)[survives], batch)
     _update_noted(rows, keys, survives, changes)
     _update_acquired(rows, keys, survives, changes)
-    _note_acquired(rows, keys, survives, changes)
+    # who has once been held stays so; Spark subscriptions have no link, and may hold a million
+    taken = IS_TAKEN[changes["to_state"]] & (changes["holder_kind"] != _SPARK_SUBSCRIPTION)
+    if taken.any():
+        rows["arrival_flags"] |= np.where(
+            np.logical_or.reduceat(taken[keys.order], keys.starts)[survives], _ACQUIRED_FLAG, 0
+        ).astype(np.uint16)
 
 
 def _update_acquired(rows: Array, keys: _Keys, survives: Array, changes: Array) -> None:
@@ -366,13 +367,6 @@ def _update_acquired(rows: Array, keys: _Keys, survives: Array, changes: Array) 
     at = keys.last_with(changes["event"] == _ACQUIRE)[survives]
     positions = changes["position"][keys.order[np.maximum(at, 0)]]
     rows["acquired_position"] = np.where(own, np.where(at >= 0, positions, rows["acquired_position"]), 0)
-
-
-def _note_acquired(rows: Array, keys: _Keys, survives: Array, changes: Array) -> None:
-    """Who has once been held stays so. Spark subscriptions have no link, and may hold a million."""
-    taken = IS_TAKEN[changes["to_state"]] & (changes["holder_kind"] != _SPARK_SUBSCRIPTION)
-    if taken.any():
-        rows["arrival_flags"] |= np.where(keys.any_with(taken)[survives], _ACQUIRED_FLAG, 0).astype(np.uint16)
 
 
 def _update_places(rows: Array, first_available: Array, batch: Changes) -> None:

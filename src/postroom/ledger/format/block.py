@@ -36,6 +36,8 @@ _FIRST_DICTIONARY_TYPE: Final = 4
 _LAST_DICTIONARY_TYPE: Final = 14
 _FIRST_LATER_TYPE: Final = 18
 _LAST_LATER_TYPE: Final = 25
+_PRINCIPAL_DEFINED: Final = 27
+_PRINCIPAL_DROPPED: Final = 28
 _BODY_CHUNK: Final = 15
 _FLAG_BODY_STORED: Final = 2
 _FLAG_BODY_CHUNKED: Final = 4
@@ -259,6 +261,7 @@ class BlockBuilder:
         kinds = type | holder_kind << 24
         position = self._put_record(serial, queue, holder, offset, detail_len, kinds, event)
         later = _FIRST_LATER_TYPE <= type <= _LAST_LATER_TYPE
+        later = later or _PRINCIPAL_DEFINED <= type <= _PRINCIPAL_DROPPED
         if later or _FIRST_DICTIONARY_TYPE <= type <= _LAST_DICTIONARY_TYPE:
             fixed = (position, self.time_us, serial, 0, queue, holder, offset, detail_len)
             record = pack(

@@ -1,5 +1,5 @@
 """The definitions in force: queues, routing sets, holders, producers, leases, channels and their states,
-annotations, Spark subscriptions and sinks.
+annotations, Spark subscriptions, sinks, users and roles.
 
 Every file opens with them, so that it can be read without the ones before; the checkpoint carries them too.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from postroom.ledger.format.block import TRANSITION_BYTES, DictionaryRecord, SealedParts
 from postroom.ledger.format.layout import TRANSITION_DTYPE, Array
-from postroom.ledger.format.records import DEFINING_TYPES, LATER_DEFINING_TYPES, RecordType
+from postroom.ledger.format.records import DEFINING_TYPES, RecordType
 
 _DETAIL_AT: Final = 40
 _IDS: Final = struct.Struct("<II")
@@ -28,6 +28,7 @@ CHANNEL_STATES: Final = int(RecordType.CHANNEL_STATE)
 ANNOTATIONS: Final = int(RecordType.ENTRY_ANNOTATED)
 SINKS: Final = int(RecordType.SINK_STATE)
 SPARK_SUBSCRIPTIONS: Final = int(RecordType.SPARK_SUBSCRIPTION_STATE)
+PRINCIPALS: Final = int(RecordType.PRINCIPAL_DEFINED)
 
 _ENDS: Final = {
     int(RecordType.QUEUE_DELETED): QUEUES,
@@ -38,6 +39,7 @@ _ENDS: Final = {
     int(RecordType.CHANNEL_DELETED): CHANNELS,
     int(RecordType.ANNOTATIONS_DROPPED): ANNOTATIONS,
     int(RecordType.SINK_FORGOTTEN): SINKS,
+    int(RecordType.PRINCIPAL_DROPPED): PRINCIPALS,
 }
 _REPLACES: Final = {int(RecordType.LEASE_BROKEN): LEASES}
 """Types beside the first of their kind that define."""
@@ -47,7 +49,7 @@ _TAKES_ALONG: Final = {CHANNELS: CHANNEL_STATES, HOLDERS: SPARK_SUBSCRIPTIONS}
 
 def kind_of(type: int) -> int:
     """QUEUES, SETS, HOLDERS, PRODUCERS, LEASES, CHANNELS, CHANNEL_STATES, ANNOTATIONS,
-    SPARK_SUBSCRIPTIONS or SINKS: what a dictionary record is about."""
+    SPARK_SUBSCRIPTIONS, SINKS or PRINCIPALS: what a dictionary record is about."""
     return _ENDS.get(type, _REPLACES.get(type, type))
 
 
@@ -64,8 +66,8 @@ def subject_id(record: bytes, type: int) -> int:
 
 def defines(types: Array) -> Array:
     """Which of these record types define or drop something."""
-    (first, last), (later, latest) = DEFINING_TYPES, LATER_DEFINING_TYPES
-    return np.asarray((types >= first) & (types <= last) | (types >= later) & (types <= latest))
+    runs = [(types >= first) & (types <= last) for first, last in DEFINING_TYPES]
+    return np.asarray(np.logical_or.reduce(runs))
 
 
 class Dictionary:

@@ -204,7 +204,9 @@ def expand(chunk: Chunk, sets: RoutingSets, in_kinds: bool = False) -> Iterator[
     singles = int(np.count_nonzero(single))
     kinds = chunk.changes.kinds if in_kinds and singles >= LEAST_ROWS else None
     if kinds is not None:
-        yield from (_rows_of_kind(chunk, kind) for kind in kinds)
+        for kind in kinds:
+            whole = cache(partial(CHANGES.of_kind, chunk.transitions, kind))
+            yield _change_rows(_constants(CHANGES, kind) | kind.taken, kind.count, whole, chunk.names)
     elif singles:
         transitions = chunk.transitions if singles == len(single) else chunk.transitions.compress(single)
         yield entry_rows(transitions, chunk.names)
@@ -217,11 +219,6 @@ def expand(chunk: Chunk, sets: RoutingSets, in_kinds: bool = False) -> Iterator[
 def entry_rows(transitions: Array, names: npt.NDArray[np.uint8]) -> Rows:
     """ENTRY_EVENT records as rows: they are rows already."""
     return _change_rows({}, len(transitions), lambda: transitions, names)
-
-
-def _rows_of_kind(chunk: Chunk, kind: Kind) -> Rows:
-    whole = cache(partial(CHANGES.of_kind, chunk.transitions, kind))
-    return _change_rows(_constants(CHANGES, kind) | kind.taken, kind.count, whole, chunk.names)
 
 
 def _change_rows(

@@ -3,7 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
-_PLAIN: Final = re.compile(r"(\d{8})\.(journal|events|bodies)")
+_PLAIN: Final = re.compile(r"(\d{8})\.(journal|events|bodies|acts)")
 _PACKED: Final = re.compile(r"(\d{8})-(\d{8})\.(\d{4,})\.packed")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint")
 SUPERBLOCK_NAME: Final = "superblock"
@@ -22,6 +22,10 @@ def events_name(number: int) -> str:
 
 def bodies_name(number: int) -> str:
     return f"{number:08d}.bodies"
+
+
+def acts_name(number: int) -> str:
+    return f"{number:08d}.acts"
 
 
 def packed_name(packed: "PackedName") -> str:
@@ -54,13 +58,16 @@ class Listing:
         self.bodies: list[int] = []
         self.packed: list[PackedName] = []
         self.checkpoints: list[int] = []
+        self.acts: list[int] = []
+        """Numbers of their own: these files are of no journal."""
         self.unfinished: list[str] = []
         for name in sorted(names):
             self._add(name)
 
     def is_empty(self) -> bool:
         """Whether there is nothing of a ledger."""
-        return not (self.journal or self.events or self.bodies or self.packed or self.checkpoints)
+        kinds = (self.journal, self.events, self.bodies, self.packed, self.checkpoints, self.acts)
+        return not any(kinds)
 
     def sealed(self, number: int) -> None:
         """A journal is a .bodies file now."""
@@ -71,8 +78,7 @@ class Listing:
         if name.endswith(TMP_SUFFIX):
             self.unfinished.append(name)
         elif match := _PLAIN.fullmatch(name):
-            by_kind = {"journal": self.journal, "events": self.events, "bodies": self.bodies}
-            by_kind[match[2]].append(int(match[1]))
+            getattr(self, match[2]).append(int(match[1]))
         elif match := _PACKED.fullmatch(name):
             self.packed.append(PackedName(int(match[1]), int(match[2]), int(match[3])))
         elif match := _CHECKPOINT.fullmatch(name):

@@ -6,14 +6,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from postroom.ledger.format.records import (
-    ARRIVAL,
-    GROUP,
-    RANGE,
-    TRANSITION,
-    ArrivalFlag,
-    Layout,
-)
+from postroom.ledger.format.records import ARRIVAL, GROUP, RANGE, TRANSITION, ArrivalFlag, Layout
 
 Array = npt.NDArray[Any]
 
@@ -21,6 +14,7 @@ EVENTS_MAGIC: Final = 0x31455250  # "PRE1"
 PACKED_MAGIC: Final = 0x314B5250  # "PRK1"
 CHECKPOINT_MAGIC: Final = 0x31435250  # "PRC1"
 SUPERBLOCK_MAGIC: Final = 0x31535250  # "PRS1"
+ACTS_MAGIC: Final = 0x31415250  # "PRA1"
 
 BLOCK_DICTIONARY: Final = 1
 """Block flag: the block repeats the definitions in force and has no positions of its own."""
@@ -139,7 +133,28 @@ SUPERBLOCK: Final = Layout(
         ("end_epoch", "I"),
         ("end_crc", "I"),
         ("writer", "16s"),
-        ("reserved", "40s"),
+        ("acts_through", "Q"),
+        ("acts_first_file", "I"),
+        ("reserved", "28s"),
+    ],
+)
+
+ACTS_BLOCK: Final = Layout(
+    96,
+    [
+        ("magic", "I"),
+        ("header_crc", "I"),
+        ("version", "I"),
+        ("file_number", "I"),
+        ("ledger_id", "16s"),
+        ("first_position", "Q"),
+        ("last_position", "Q"),
+        ("last_time_us", "q"),
+        ("count", "I"),
+        ("names_bytes", "I"),
+        ("content_crc", "I"),
+        ("previous_crc", "I"),
+        ("reserved", "24s"),
     ],
 )
 

@@ -93,10 +93,18 @@ class RecordType(IntEnum):
     """A message whose sender wanted no answer was refused, and became no entry: holder is its producer's id,
     serial the record's own position, detail JSON (address, bytes, condition, description)."""
 
+    PRINCIPAL_DEFINED = 27
+    """A user or a role is defined or altered: holder is its id, detail its definition as JSON."""
+    PRINCIPAL_DROPPED = 28
+    """holder is the id of a user or role that is no more."""
+    ADMINISTRATIVE_ACT = 29
+    """Somebody has changed something, or was refused: serial is the record's own position, detail JSON (user,
+    remote, container, operation, type, name, status, description, arguments). In the block of what it has
+    changed."""
 
-DEFINING_TYPES: Final = (4, 14)
-LATER_DEFINING_TYPES: Final = (18, 25)
-"""First and last of the two runs of types whose records define or drop something."""
+
+DEFINING_TYPES: Final = ((4, 14), (18, 25), (27, 28))
+"""First and last of each run of types whose records define or drop something."""
 
 
 class ArrivalFlag(IntFlag):

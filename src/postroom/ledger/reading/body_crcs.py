@@ -30,7 +30,9 @@ def crcs_of(data: Array, starts: Array, ends: Array) -> npt.NDArray[np.uint32]:
     """CRC-32 of bodies in `data`, some bytes with 8 more behind them: each from its start up to
     `BODY_TRAILER_BYTES` before its end, where its CRC-32 should be. Quick where that is so and most are
     neighbours; where not, by going through the bodies."""
-    crcs = _trailers(data, starts, ends)
+    words = np.ndarray((len(data) - 3,), "<u4", data, strides=(1,))
+    found: npt.NDArray[np.uint32] = words[np.maximum(ends - BODY_TRAILER_BYTES, starts)]
+    crcs = found
     view, starts_of, ends_of = data.data, starts.tolist(), ends.tolist()
     edges = _sections(starts, ends)
     expected = _expected(ends, edges)
@@ -40,13 +42,6 @@ def crcs_of(data: Array, starts: Array, ends: Array) -> npt.NDArray[np.uint32]:
                 body_end = max(starts_of[row], ends_of[row] - BODY_TRAILER_BYTES)
                 crcs[row] = crc32(view[starts_of[row] : body_end])
     return crcs
-
-
-def _trailers(data: Array, starts: Array, ends: Array) -> npt.NDArray[np.uint32]:
-    """What is said behind each body."""
-    words = np.ndarray((len(data) - 3,), "<u4", data, strides=(1,))
-    found: npt.NDArray[np.uint32] = words[np.maximum(ends - BODY_TRAILER_BYTES, starts)]
-    return found
 
 
 def _sections(starts: Array, ends: Array) -> Array:

@@ -25,7 +25,8 @@ from postroom.ledger.format.file_names import (
 from postroom.ledger.format.layout import Array
 from postroom.ledger.reading.segments import folder_of
 from postroom.ledger.reading.tail import Watch
-from postroom.ledger.storage.bodies import MAX_LOOKUPS, block_starts, piece_starts, walk_block_table
+from postroom.ledger.storage.bodies import MAX_LOOKUPS
+from postroom.ledger.storage.body_file import block_starts, piece_starts, walk_block_table
 from postroom.ledger.storage.disk import Disk, DiskFile
 from postroom.ledger.storage.events_image import load_image
 from postroom.ledger.storage.packed_bodies import load_packed_index, load_packed_span
@@ -125,13 +126,7 @@ class BodyFiles:
         return found
 
     def _read(
-        self,
-        keys: Array,
-        offsets: Array,
-        sizes: Array,
-        rows: Array,
-        found: Stretches,
-        anew: bool,
+        self, keys: Array, offsets: Array, sizes: Array, rows: Array, found: Stretches, anew: bool
     ) -> Array:
         """Read from the files as they are now; returns the rows that have to be looked up again."""
         again = []
@@ -236,13 +231,7 @@ def _walked(disk: Disk, name: str) -> BodiesFile:
 
 
 def _read_file(
-    disk: Disk,
-    file: BodiesFile,
-    keys: Array,
-    offsets: Array,
-    sizes: Array,
-    rows: Array,
-    found: Stretches,
+    disk: Disk, file: BodiesFile, keys: Array, offsets: Array, sizes: Array, rows: Array, found: Stretches
 ) -> None:
     """What one file holds of these stretches, into `found` at `rows`."""
     starts = file.starts(keys, offsets)

@@ -80,7 +80,9 @@ def _carried(disk: Disk, ledger_id: bytes, first_position: int, last_position: i
         entries = _entries(state, number, arrivals, first_position)
         blocks.append(_rows(state, entries, arrivals, names, ordinal))
         ordinal += len(entries)
-    return Carried(state.position, blocks, _queue_names(state), state.totals)
+    queues = state.dictionary.of_kind(QUEUES).items()
+    queue_names = {number: str(json.loads(record.detail)["name"]) for number, record in queues}
+    return Carried(state.position, blocks, queue_names, state.totals)
 
 
 def _old_arrivals(
@@ -128,8 +130,3 @@ def _rows(
     numbers = np.arange(ordinal, ordinal + len(entries), dtype=np.uint32)
     own = arrivals[find(arrivals["position"], entries["serial"])]
     return arrival_rows(columns, NO_RECORD, numbers, own, names)
-
-
-def _queue_names(state: FoldState) -> dict[int, str]:
-    records = state.dictionary.of_kind(QUEUES)
-    return {number: str(json.loads(record.detail)["name"]) for number, record in records.items()}

@@ -19,7 +19,8 @@ from postroom.ledger.format.layout import ARRIVAL_DTYPE, Array, rows_together
 from postroom.ledger.format.records import ArrivalFlag
 from postroom.ledger.reading.carried_entries import newest_checkpoint
 from postroom.ledger.reading.message_id_hash import hash_ids
-from postroom.ledger.storage.bodies import MAX_LOOKUPS, BodyFile, BodyStore, JournalBodies
+from postroom.ledger.storage.bodies import MAX_LOOKUPS, BodyStore
+from postroom.ledger.storage.body_file import JournalBodies
 from postroom.ledger.storage.disk import Disk
 from postroom.ledger.storage.events_image import ARRIVAL_NAMES, load_image
 from postroom.model.ids import ID_KINDS, MessageIds
@@ -108,7 +109,9 @@ class IdReader:
         files = self._store.files()
         for number, file in enumerate(files):
             if isinstance(file, JournalBodies):
-                low, high = np.searchsorted(serials, [file.first_position, _end_of(files, number)]).tolist()
+                open_end = number + 1 == len(files)  # an open journal doesn't know its end
+                end = 1 << 63 if open_end else files[number + 1].first_position
+                low, high = np.searchsorted(serials, [file.first_position, end]).tolist()
                 yield from _from_blocks(file, serials[low:high])
 
     def _from_events(self, serials: Array) -> Iterator[tuple[Array, Array]]:
@@ -128,13 +131,6 @@ class IdReader:
             image = load_image(self._disk, number)
             self._spans[number] = (image.first_position, image.last_position)
         return self._spans[number]
-
-
-def _end_of(files: list[BodyFile], number: int) -> int:
-    """Where the file after begins: an open journal doesn't know its end."""
-    if number + 1 < len(files):
-        return files[number + 1].first_position
-    return 1 << 63
 
 
 def _from_blocks(file: JournalBodies, serials: Array) -> Iterator[tuple[Array, Array]]:

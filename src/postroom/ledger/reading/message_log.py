@@ -65,13 +65,13 @@ class LogRecord:
     """One record; an empty field says nothing."""
 
     time_us: int
-    transaction: str
-    message_id: str
-    correlation_id: str
     destination: str
     event: str
     user: str
     consumer: str
+    transaction: str = ""
+    message_id: str = ""
+    correlation_id: str = ""
     selector: str = ""
     content: str = ""
 
@@ -234,14 +234,16 @@ class _Page:
         user = self._known.holder_users.get(holder, "") if by_consumer or event == CONSUMED else ""
         if event == PRODUCED and found is not None:
             user = self._known.producer_users.get(int(found[0]["producer"]), "")
+        message_id, correlation_id = self._arrivals.ids(found)
         record = LogRecord(
-            int(rows["time_us"][index]),
-            self._transaction(kind, holder),
-            *self._arrivals.ids(found),
-            str(definition.get("name", f"#{destination}")),
-            event,
-            user,
-            f"{self._known.holder_names.get(holder, '')}#{holder}" if by_consumer else "",
+            time_us=int(rows["time_us"][index]),
+            transaction=self._transaction(kind, holder),
+            message_id=message_id,
+            correlation_id=correlation_id,
+            destination=str(definition.get("name", f"#{destination}")),
+            event=event,
+            user=user,
+            consumer=f"{self._known.holder_names.get(holder, '')}#{holder}" if by_consumer else "",
             content=self._log.content(found),
         )
         self._found.append((int(rows["position"][index]), ordinal, record))
@@ -260,13 +262,12 @@ class _Page:
         if not self._log.wants(definition, event):
             return
         written = LogRecord(
-            int(record["time_us"]),
-            *("", "", ""),
-            str(definition.get("name", detail.get("queue", ""))),
-            event,
-            str(detail.get("user", "")),
-            f"{self._known.holder_names.get(number, '')}#{number}",
-            str(detail.get("selector", "")),
+            time_us=int(record["time_us"]),
+            destination=str(definition.get("name", detail.get("queue", ""))),
+            event=event,
+            user=str(detail.get("user", "")),
+            consumer=f"{self._known.holder_names.get(number, '')}#{number}",
+            selector=str(detail.get("selector", "")),
         )
         self._found.append((int(record["position"]), 0, written))
 

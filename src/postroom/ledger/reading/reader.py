@@ -41,7 +41,7 @@ from postroom.ledger.storage.completeness import (
     required_superblock,
 )
 from postroom.ledger.storage.disk import Disk
-from postroom.ledger.storage.events_image import EventsImage, load_image
+from postroom.ledger.storage.events_image import load_image
 from postroom.ledger.storage.journal_scan import Scan
 from postroom.ledger.storage.recovery_cases import HEAD_CASES, HeadFact, HeadVerdict
 from postroom.ledger.storage.superblock import Superblock, read_superblock
@@ -159,11 +159,8 @@ class FileOpener:
         image = load_image(disk, number)
         require_own(disk, vouched, events_name(number), image.ledger_id)
         require_seal(disk, image.seal(), seal)
-        return _found_events(image, seal)
-
-
-def _found_events(image: EventsImage, seal: Seal) -> FoundFile:
-    return FoundFile(sealed_segment(image, seal), image.sealed, image.last_position, image.seal().__eq__)
+        end = image.last_position
+        return FoundFile(sealed_segment(image, seal), image.sealed, end, image.seal().__eq__)
 
 
 def _found_journal(scan: Scan, seal: Seal | None) -> FoundFile:

@@ -16,7 +16,7 @@ import numpy as np
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.format.expand import Chunk
 from postroom.ledger.format.file_names import events_name, journal_name
-from postroom.ledger.format.headers import FILE_HEADER_BYTES, Seal, require_known_version
+from postroom.ledger.format.headers import FILE_HEADER_BYTES, FileHeader, Seal, require_known_version
 from postroom.ledger.format.layout import Array
 from postroom.ledger.format.records import RecordType
 from postroom.ledger.reading.definitions import Definitions, is_definition
@@ -62,20 +62,35 @@ class Segment:
         return events_name(self.number) if self.is_sealed else journal_name(self.number)
 
 
+def segment_of(
+    file: FileHeader | EventsImage, seal: Seal | None, last: int, last_time_us: int, records_bytes: int
+) -> Segment:
+    """A file's, by its header, up to `last`; `seal` is what the file after it says of its end."""
+    return Segment(
+        number=file.file_number,
+        ledger_id=file.ledger_id,
+        epoch=file.epoch,
+        first_position=file.first_position,
+        last_position=last,
+        is_sealed=isinstance(file, EventsImage),
+        seal=seal,
+        epoch_id=file.epoch_id,
+        first_time_us=file.time_us,
+        last_time_us=last_time_us,
+        records_bytes=records_bytes,
+    )
+
+
 def sealed_segment(image: EventsImage, seal: Seal | None) -> Segment:
-    """What a look says of an .events file; `seal` is what the file after it says of its end."""
-    i = image
-    size = i.transitions.nbytes + i.arrivals.nbytes + len(i.names)
-    where = (i.file_number, i.ledger_id, i.epoch, i.first_position, i.last_position)
-    return Segment(*where, True, seal, i.epoch_id, i.time_us, i.last_time_us, size)
+    """What a look says of an .events file."""
+    size = image.transitions.nbytes + image.arrivals.nbytes + len(image.names)
+    return segment_of(image, seal, image.last_position, image.last_time_us, size)
 
 
 def journal_segment(scan: Scan, seal: Seal | None) -> Segment:
     """The same of a journal, as far as it counts."""
-    h = scan.header
     size = sum(block.header.records_bytes() for block in (scan.dictionary, *scan.blocks))
-    where = (h.file_number, h.ledger_id, h.epoch, h.first_position, scan.seal().position)
-    return Segment(*where, False, seal, h.epoch_id, h.time_us, scan.last_time_us(), size)
+    return segment_of(scan.header, seal, scan.seal().position, scan.last_time_us(), size)
 
 
 class SegmentReader:

@@ -152,17 +152,17 @@ def stats(folder: Path, progress: Progress | None = None) -> LedgerStats:
             if progress is not None:
                 progress(records, in_all)
     return LedgerStats(
-        str(reader.ledger_id),
-        reader.first_position,
-        reader.durable_through,
-        sorted({segment.epoch for segment in reader.segments}),
-        records,
-        sums.rows,
-        min(times, default=0),
-        max(times, default=0),
-        _queues(sums, names),
-        _files(folder, reader),
-        leases,
+        ledger_id=str(reader.ledger_id),
+        first_position=reader.first_position,
+        durable_through=reader.durable_through,
+        epochs=sorted({segment.epoch for segment in reader.segments}),
+        records=records,
+        rows=sums.rows,
+        first_time_us=min(times, default=0),
+        last_time_us=max(times, default=0),
+        queues=_queues(sums, names),
+        files=_files(folder, reader),
+        leases=leases,
     )
 
 

@@ -46,7 +46,7 @@ from postroom.ledger.format.layout import BLOCK_ROW_DTYPE, TRANSITION_DTYPE, Arr
 from postroom.ledger.format.records import RecordType
 from postroom.ledger.reading.definitions import Definitions
 from postroom.ledger.reading.reader import FileOpener, FoundFile, LedgerSnapshot, stable_snapshot, up_to
-from postroom.ledger.reading.segments import CHUNK_RECORDS, Segment, cut, folder_of
+from postroom.ledger.reading.segments import CHUNK_RECORDS, Segment, cut, folder_of, segment_of
 from postroom.ledger.storage.disk import Disk, DiskFile
 from postroom.ledger.storage.events_image import gather_records
 from postroom.ledger.storage.journal_scan import FoundBlock, find_successor, read_block
@@ -183,10 +183,8 @@ class JournalTail:
 
     def segment(self, seal: Seal | None) -> Segment:
         """The file's positions, up to its seal if another file follows."""
-        h = self.header
-        time_us = self._times[-1] if self._times else h.time_us
-        where = (self.number, h.ledger_id, h.epoch, h.first_position, self.last_position)
-        whole = Segment(*where, False, seal, h.epoch_id, h.time_us, time_us, self._bytes)
+        last_time_us = self._times[-1] if self._times else self.header.time_us
+        whole = segment_of(self.header, seal, self.last_position, last_time_us, self._bytes)
         return whole if seal is None else self.up_to(whole, seal.position)
 
     def up_to(self, segment: Segment, position: int) -> Segment:

@@ -123,7 +123,10 @@ def follow(history: History, serials: set[int], first: int, last: int) -> Iterat
     """The events of messages in a range of positions, some at a time; what is made of them in it is added to
     ``serials``."""
     for chunk, definitions in history.pieces(first, last):
-        _add_children(serials, chunk.arrivals)
+        made = chunk.arrivals.compress(are_children(chunk.arrivals))
+        for serial, parent in zip(made["position"].tolist(), made["parent_serial"].tolist(), strict=True):
+            if parent in serials:  # ascending: a parent comes before its children
+                serials.add(serial)
         if len(serials) > MAX_RELATIONS:
             raise TooManyMessages(f"more than {MAX_RELATIONS:,} messages were made of it")
         yield chunk_lines(chunk, definitions(), Filter(serials=frozenset(serials)))
@@ -158,10 +161,3 @@ def _arrival(history: History, serial: int) -> Array | None:
         if len(found):
             return found
     return None
-
-
-def _add_children(serials: set[int], arrivals: Array) -> None:
-    made = arrivals.compress(are_children(arrivals))
-    for serial, parent in zip(made["position"].tolist(), made["parent_serial"].tolist(), strict=True):
-        if parent in serials:  # ascending: a parent comes before its children
-            serials.add(serial)

@@ -15,7 +15,7 @@ from postroom.ledger.format.block import BODY_TRAILER_BYTES, CHUNK_LIST_HEADER_B
 from postroom.ledger.format.file_names import bodies_name, packed_name
 from postroom.ledger.format.headers import FileHeader
 from postroom.ledger.format.layout import Array
-from postroom.ledger.storage.bodies import BodyFile, PackedBodies, SealedBodies
+from postroom.ledger.storage.body_file import BodyFile, PackedBodies, SealedBodies
 from postroom.ledger.storage.completeness import OTHER_LEDGER, OTHER_NUMBER
 from postroom.ledger.storage.disk import Disk
 from postroom.ledger.storage.events_image import EventsImage

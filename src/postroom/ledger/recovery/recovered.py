@@ -15,6 +15,7 @@ from postroom.ledger.format.dictionary import (
     CHANNEL_STATES,
     CHANNELS,
     HOLDERS,
+    PRINCIPALS,
     PRODUCERS,
     QUEUES,
     SETS,
@@ -149,6 +150,8 @@ class Recovered:
     """(queue or topic, [(serial, key of its message id), the oldest first]): what it has taken last."""
     channels: list[tuple[int, dict[str, Any]]]
     """Definitions of message channels by id."""
+    principals: list[tuple[int, dict[str, Any]]]
+    """Definitions of users and roles by id."""
     channel_states: list[tuple[int, dict[str, Any]]]
     """What must survive of channels and of their partners, by id."""
     annotations: list[tuple[int, int, int, dict[str, Any]]]
@@ -169,7 +172,8 @@ def recovered_from(state: FoldState, source: Arrivals) -> Recovered:
     backlog = list(_backlog(state, source, aside))
     rows = rows_together([state.explicit, *aside]) if aside else state.explicit
     rows = rows.take(np.lexsort((rows["queue"], rows["serial"])))
-    lost = _is_lost(rows)
+    lost = ~survives(rows["arrival_flags"]) & _LOSES[rows["state"], rows["holder_kind"]]
+    rolled_back = _ROLLS_BACK[rows["state"], rows["holder_kind"]]
     unborn = _is_unborn(rows) & ~lost
     ordered = _is_ordered(rows) & ~lost
     in_sinks = rows["holder_kind"] == HolderKind.SPARK_BRANCH
@@ -201,8 +205,9 @@ def recovered_from(state: FoldState, source: Arrivals) -> Recovered:
             TotalRow(int(row["queue"]), int(row["arrived"]), int(row["arrived_bytes"]), row["ended"].tolist())
             for row in state.totals
         ],
-        duplicates=windows_recovered(state.duplicates, rows["serial"][lost | _is_undecided(rows) | in_sinks]),
+        duplicates=windows_recovered(state.duplicates, rows["serial"][lost | rolled_back | in_sinks]),
         channels=list(_details(dictionary, CHANNELS)),
+        principals=list(_details(dictionary, PRINCIPALS)),
         channel_states=list(_details(dictionary, CHANNEL_STATES)),
         annotations=list(_annotations(dictionary)),
         sinks=list(_details(dictionary, SINKS)),
@@ -273,16 +278,6 @@ def _at_restart(flat: bytes) -> Array:
 
 _LOSES: Final = _at_restart(LOST_AT_RESTART) != 0
 _ROLLS_BACK: Final = _at_restart(OUTCOME) == Outcome.ROLLED_BACK
-
-
-def _is_lost(rows: Array) -> Array:
-    """Not stored, and the life cycle has it that a restart then ends it."""
-    return np.asarray(~survives(rows["arrival_flags"]) & _LOSES[rows["state"], rows["holder_kind"]])
-
-
-def _is_undecided(rows: Array) -> Array:
-    """Put in a transaction or a branch that was not prepared: the start rolls it back."""
-    return np.asarray(_ROLLS_BACK[rows["state"], rows["holder_kind"]])
 
 
 def _is_unborn(rows: Array) -> Array:

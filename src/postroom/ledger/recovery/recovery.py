@@ -40,7 +40,14 @@ from postroom.ledger.format.headers import (
 from postroom.ledger.format.layout import Array
 from postroom.ledger.recovery.body_coverage import check_bodies, check_packed, check_sealed, live_pieces
 from postroom.ledger.recovery.recovered import RecoveryReport
-from postroom.ledger.storage.bodies import MAX_POSITION, BodyFile, JournalBodies, PackedBodies, SealedBodies
+from postroom.ledger.storage.acts_files import ActsFile, find_acts_files, require_acts
+from postroom.ledger.storage.body_file import (
+    MAX_POSITION,
+    BodyFile,
+    JournalBodies,
+    PackedBodies,
+    SealedBodies,
+)
 from postroom.ledger.storage.completeness import (
     HEAD_DAMAGED,
     OTHER_LEDGER,
@@ -98,6 +105,8 @@ class Found:
     report: RecoveryReport = field(default_factory=RecoveryReport)
     superblock: Superblock | None = None
     """None in an empty folder."""
+    acts: list[ActsFile] = field(default_factory=list)
+    """The files of acts, ascending."""
     first_position: int = 1
     """The oldest position of the history that reaches to the end without a gap."""
     mends: bool = True
@@ -160,11 +169,14 @@ def _found(disk: Disk, found: Found) -> Found:
         return found
     superblock = found.superblock = required_superblock(disk, found.superblock)
     found.ledger_id = superblock.ledger_id
+    found.acts = find_acts_files(disk, superblock.ledger_id)
+    require_acts(disk, superblock, found.acts)
     headers = _journal_headers(disk, listing, superblock, found)
     found.file_number = max([*headers, *listing.events], default=0)
     require_newest(disk, superblock, found.file_number)
     if found.file_number == 0:
-        _require_empty(disk, listing)
+        if listing.events or listing.bodies or listing.packed or listing.checkpoints:
+            raise LedgerCorrupt(disk.describe(""), 0, "the active journal file is missing")
         return found
     _choose_checkpoint(disk, listing, found)
     images = found.images = Images(disk, found.state)
@@ -251,12 +263,6 @@ _HEAD_REASONS = {
 def _has_dictionary(data: memoryview, header: FileHeader) -> bool:
     block = read_block(data, FILE_HEADER_BYTES, header.identity(), header.first_position, header.crc)
     return block is not None and block.header.is_dictionary()
-
-
-def _require_empty(disk: Disk, listing: Listing) -> None:
-    """Without a journal there must be nothing at all: a new ledger."""
-    if listing.events or listing.bodies or listing.packed or listing.checkpoints:
-        raise LedgerCorrupt(disk.describe(""), 0, "the active journal file is missing")
 
 
 def _check_history(disk: Disk, there: set[int], superblock: Superblock, images: Images, found: Found) -> None:

@@ -40,7 +40,7 @@ class Keep:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._floors = NO_FLOORS
+        self.floors = NO_FLOORS
         self.events_gone = 0
         """The last position whose events file has gone; behind it the history is whole."""
         self.bodies_gone = 0
@@ -50,14 +50,10 @@ class Keep:
         self.has_news = False
         """What leases hold was counted again since somebody looked."""
 
-    @property
-    def floors(self) -> Floors:
-        return self._floors
-
     def hold(self, floors: Floors) -> bool:
         """Keep what these say from now on; whether more may go than before."""
         with self._lock:
-            before, self._floors = self._floors, floors
+            before, self.floors = self.floors, floors
         return floors.events > before.events or floors.bodies > before.bodies
 
     def claim(self, position: int, with_bodies: bool) -> bool:
@@ -65,7 +61,7 @@ class Keep:
         with self._lock:
             if position <= self.last_gone(with_bodies):
                 return False
-            self._floors = lowest([self._floors, Floors(position, position if with_bodies else NEVER)])
+            self.floors = lowest([self.floors, Floors(position, position if with_bodies else NEVER)])
             return True
 
     def last_gone(self, with_bodies: bool) -> int:
@@ -79,22 +75,20 @@ class Keep:
     def may_drop_events(self, last_position: int) -> bool:
         """Whether an events file that ends there may go; if so it counts as gone."""
         with self._lock:
-            if last_position >= self._floors.events:
-                return False
-            self.events_gone = max(self.events_gone, last_position)
-            return True
+            may = last_position < self.floors.events
+            self.events_gone = max(self.events_gone, last_position) if may else self.events_gone
+        return may
 
     def may_drop_bodies(self, last_position: int) -> bool:
         """Whether the dead in a file of bodies that ends there may go; if so they count as gone."""
         with self._lock:
-            if last_position >= self._floors.bodies:
-                return False
-            self.bodies_gone = max(self.bodies_gone, last_position)
-            return True
+            may = last_position < self.floors.bodies
+            self.bodies_gone = max(self.bodies_gone, last_position) if may else self.bodies_gone
+        return may
 
     def holds_bodies(self, last_position: int) -> bool:
         """Whether a file of bodies that ends there must stay as it is."""
-        return last_position >= self._floors.bodies
+        return last_position >= self.floors.bodies
 
     def count_events(self, held: list[Held]) -> None:
         """The events files that would have gone were it not for leases."""

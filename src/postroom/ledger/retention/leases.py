@@ -142,7 +142,8 @@ class Leases:
         """What the durable records keep."""
         self._unsettled: deque[tuple[int, Floors]] = deque()
         """What is kept after each record that isn't durable yet."""
-        self._queues = self._named()
+        self.queues = self._named()
+        """The queues that leases in force name; the same object while nothing has changed."""
         self._publish()
         self._check_due = True
         """Whether the bounds have to be looked at whatever the time."""
@@ -157,11 +158,6 @@ class Leases:
         if name not in self._by_name:
             raise LeaseUnknown(f"there is no lease {name!r}")
         return self._by_name[name]
-
-    @property
-    def queues(self) -> frozenset[str]:
-        """The queues that leases in force name; the same object while nothing has changed."""
-        return self._queues
 
     def next_expiry_us(self) -> int:
         """When the first lease in force runs out; 0 if there is none."""
@@ -381,8 +377,8 @@ class Leases:
         at = self._builder.record(kind, 0, 0, id, 0, 0, detail)
         self._unsettled.append((at, self._wanted()))
         named = self._named()
-        if named != self._queues:
-            self._queues = named
+        if named != self.queues:
+            self.queues = named
         self._next_expiry_us = self._earliest_expiry_us()
         self._check_due = True
         self._publish()

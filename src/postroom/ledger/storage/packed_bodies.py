@@ -52,11 +52,7 @@ def write_packed(
 
 
 def _write_all(
-    file: DiskFile,
-    name: PackedName,
-    ledger_id: bytes,
-    positions: tuple[int, int],
-    pieces: Iterable[Piece],
+    file: DiskFile, name: PackedName, ledger_id: bytes, positions: tuple[int, int], pieces: Iterable[Piece]
 ) -> int:
     """Pieces, index and header, durable."""
     rows, index_offset = _write_pieces(file, pieces)

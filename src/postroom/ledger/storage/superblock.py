@@ -43,6 +43,10 @@ class Superblock:
     """The ledger was closed, and ends with that block."""
     writer: str = __version__
     """The version of Postroom that wrote it."""
+    acts_through: int = 0
+    """Position of the last act that outlives its history in a file of acts; 0: of none."""
+    acts_first_file: int = 0
+    """Files of acts from this one on must be there, where `acts_through` says that there are any."""
 
     def encode(self) -> bytes:
         """One copy."""
@@ -62,6 +66,8 @@ class Superblock:
                 end.epoch,
                 end.crc,
                 self.writer.encode()[:WRITER_BYTES],
+                self.acts_through,
+                self.acts_first_file,
                 b"",
             )
         )
@@ -73,14 +79,24 @@ def decode_superblock(data: bytes, where: str) -> Superblock | None:
         return None
     fields = SUPERBLOCK.struct.unpack(data)
     magic, _, version, is_closed, ledger_id, sequence, first, newest, *rest = fields
-    end_file, position, epoch, crc, written_by, _ = rest
+    end_file, position, epoch, crc, written_by, acts_through, acts_first, _ = rest
     writer = written_by.rstrip(b"\0").decode("ascii", "replace")
     if magic != SUPERBLOCK_MAGIC:
         return None
     if version != FORMAT_VERSION:
         raise UnknownFormat(where, version, FORMAT_VERSION, writer)
     end = Seal(end_file, epoch, position, crc)
-    return Superblock(ledger_id, sequence, first, newest, end, bool(is_closed), writer)
+    return Superblock(
+        ledger_id=ledger_id,
+        sequence=sequence,
+        first_position=first,
+        newest_file=newest,
+        end=end,
+        is_closed=bool(is_closed),
+        writer=writer,
+        acts_through=acts_through,
+        acts_first_file=acts_first,
+    )
 
 
 def read_copies(disk: Disk) -> list[Superblock | None] | None:
@@ -136,11 +152,20 @@ class SuperblockFile:
         if successor > self.current.newest_file:
             self._write(replace(self.current, newest_file=successor, end=end))
 
-    def drops(self, last_position: int) -> None:
-        """Retention will drop the records up to there; durable on return, so that it may."""
+    def drops(self, last_position: int, acts_first_file: int, acts_through: int) -> None:
+        """Retention will drop the records up to there, whose acts are in files of acts; durable on return, so
+        that it may."""
         first = max(self.current.first_position, last_position + 1)
-        if first != self.current.first_position:
-            self._write(replace(self.current, first_position=first))
+        acts = replace(self.current, acts_first_file=acts_first_file, acts_through=acts_through)
+        self._write_changed(replace(acts, first_position=first))
+
+    def drops_acts(self, first_file: int, through: int) -> None:
+        """Retention will drop the files of acts before that one, which leaves acts up to `through`."""
+        self._write_changed(replace(self.current, acts_first_file=first_file, acts_through=through))
+
+    def _write_changed(self, changed: Superblock) -> None:
+        if changed != self.current:
+            self._write(changed)
 
     def closed(self, end: Seal) -> None:
         """Nothing follows that block."""

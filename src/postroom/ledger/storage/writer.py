@@ -40,7 +40,9 @@ class Writer(Protocol):
     def wait(self) -> None:
         """Until the job is over; raises LedgerFailed if it failed."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """What was written is durable in the folder on return, also where a job is over before that; unless
+        one has failed."""
 
 
 def _failed(code: int | None, reason: str) -> LedgerFailed:

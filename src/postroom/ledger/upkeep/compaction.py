@@ -23,14 +23,8 @@ from postroom.ledger.format.file_names import PackedName
 from postroom.ledger.format.layout import Array
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.retention.kept_history import Held, Keep
-from postroom.ledger.storage.bodies import (
-    BodyFile,
-    BodyStore,
-    JournalBodies,
-    PackedBodies,
-    SealedBodies,
-    Want,
-)
+from postroom.ledger.storage.bodies import BodyStore
+from postroom.ledger.storage.body_file import BodyFile, JournalBodies, PackedBodies, SealedBodies
 from postroom.ledger.storage.disk import Disk
 from postroom.ledger.storage.events_image import EventsImage
 from postroom.ledger.storage.packed_bodies import Piece, load_packed_span, write_packed
@@ -39,6 +33,14 @@ MERGE_RATIO: Final = 2
 """A neighbour joins a rewrite if it is at most this many times as large as what is rewritten anyway."""
 
 _WANT_DTYPE: Final = np.dtype([("key", "<u8"), ("offset", "<u4"), ("size", "<u4")])
+
+
+class Want(NamedTuple):
+    """A stretch of a bodies heap: of the block that holds `key`, at `offset` of its heap, `size` bytes."""
+
+    key: int
+    offset: int
+    size: int
 
 
 class Run(NamedTuple):

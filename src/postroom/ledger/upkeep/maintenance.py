@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -24,7 +24,9 @@ from postroom.ledger.format.headers import Seal
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.recovery.recovery import Images
 from postroom.ledger.retention.kept_history import Held, Keep, whole_since
-from postroom.ledger.storage.bodies import BodyFile, BodyStore, JournalBodies, PackedBodies, SealedBodies
+from postroom.ledger.storage.acts_files import ActsFile
+from postroom.ledger.storage.bodies import BodyStore
+from postroom.ledger.storage.body_file import BodyFile, JournalBodies, PackedBodies, SealedBodies
 from postroom.ledger.storage.disk import Disk, is_no_space
 from postroom.ledger.storage.events_image import (
     EventsImage,
@@ -45,6 +47,7 @@ from postroom.ledger.upkeep.compaction import (
     rewrite,
     was_let_go,
 )
+from postroom.ledger.upkeep.kept_acts import KeptActs
 
 KEPT_CHECKPOINTS: Final = 2
 """The newest, and the one before in case it is damaged."""
@@ -105,14 +108,23 @@ class Maintenance:
     """The ledger's background work, for one runner; `roll` and `stop` may be called by other threads."""
 
     def __init__(
-        self, disk: Disk, options: LedgerOptions, store: BodyStore, keep: Keep, superblock: SuperblockFile
+        self,
+        disk: Disk,
+        options: LedgerOptions,
+        store: BodyStore,
+        keep: Keep,
+        superblock: SuperblockFile,
+        on_fold: Callable[[FoldState], None] | None = None,
     ) -> None:
+        """`on_fold` sees the state of each checkpoint before anything goes by it."""
         self._disk = disk
+        self._on_fold: Final = on_fold
         self._options = options
         self._store = store
         self._keep = keep
         self._superblock = superblock
         self._ledger_id = superblock.current.ledger_id
+        self._acts: Final = KeptActs(disk, options, superblock)
         self._pending: list[Pending] = []
         self._history: list[Sealed] = []
         self._checkpoints: list[Kept] = []
@@ -140,13 +152,16 @@ class Maintenance:
         self.written: deque[Written] = deque()
         """Checkpoints that are durable and not yet recorded; taken by the ledger."""
 
-    def begin(self, history: list[int], checkpoints: list[int], history_end: int) -> None:
-        """Take up the folder as recovery found it: sealed files and valid checkpoints.
+    def begin(
+        self, history: list[int], checkpoints: list[int], acts: list[ActsFile], history_end: int
+    ) -> None:
+        """Take up the folder as recovery found it: sealed files, valid checkpoints, and files of acts.
 
         `history_end` is the first position that is in no sealed file.
         """
         for number in history:
             self._remember(load_image(self._disk, number))
+        self._acts.begin(acts)
         for position in checkpoints:
             try:
                 state = load_checkpoint(self._disk, position, self._ledger_id)
@@ -345,6 +360,8 @@ class Maintenance:
                 fold_image(state, images.image(number), images.arrivals, BATCH_ROWS_BESIDE)
         forget_unneeded(state)
         prune_chunks(state, images.arrivals)
+        if self._on_fold is not None:
+            self._on_fold(state)
         self._retire(state, images)
         size_bytes, header_crc = write_checkpoint(self._disk, state, self._ledger_id)
         self._learn(state, size_bytes)
@@ -430,21 +447,36 @@ class Maintenance:
         self._disk.sync_names()
 
     def _remove_one(self) -> bool:
-        """Remove a superseded checkpoint or an events file that no kept checkpoint needs."""
+        """Remove a superseded checkpoint, files of old acts, or an events file that no kept checkpoint
+        needs."""
         if self._replaced:  # something failed before they were gone
             self._remove_replaced()
             return True
         if len(self._checkpoints) > KEPT_CHECKPOINTS:
             self._remove_oldest_checkpoint()
             return True
+        if self._acts.drop_old(self._now_us()):
+            return True
         one = self._removable()
         if one is None:
             return False
-        self._superblock.drops(one.span.last_position)
+        self._keep_acts(one.span.last_position)
         self._disk.remove(events_name(one.span.number))
         self._history.remove(one)
         self._disk.sync_names()
         return True
+
+    def _keep_acts(self, last_position: int) -> None:
+        """Put by the acts of history that goes, and of what is older and must stay: readers don't look behind
+        a gap."""
+        for one in sorted(self._history):
+            if self._acts.through < one.span.last_position <= last_position:
+                self._acts.keep(load_image(self._disk, one.span.number))
+        self._acts.drops_history(last_position)
+
+    def _now_us(self) -> int:
+        """As far as the history tells."""
+        return max((one.last_time_us for one in self._history), default=time.time_ns() // 1000)
 
     def _remove_oldest_checkpoint(self) -> None:
         self._disk.remove(checkpoint_name(self._checkpoints[0].position))
@@ -456,9 +488,8 @@ class Maintenance:
             return None
         covered = min(kept.file_number for kept in self._checkpoints)
         needed = frozenset().union(*(kept.needs for kept in self._checkpoints))
-        now_us = max((one.last_time_us for one in self._history), default=time.time_ns() // 1000)
         held = []
-        for one in self._excess(now_us):
+        for one in self._excess(self._now_us()):
             if one.span.number <= covered and one.span.number not in needed:
                 if self._keep.may_drop_events(one.span.last_position):
                     return one

@@ -2,7 +2,8 @@
 
 Where files are gone for good, the superblock's word keeps the broker and every reader from taking the rest
 for whole. This writes a superblock that vouches for no more than what is there. Damaged files are not
-accepted: what can't be read can't be judged.
+accepted: what can't be read can't be judged. Of acts that outlived their history, what follows on one another
+up to the newest is vouched for; the rest stays as it is.
 """
 
 from collections import Counter
@@ -15,6 +16,7 @@ from postroom.ledger.format.headers import FILE_HEADER_BYTES, decode_file_header
 from postroom.ledger.reading.reader import NoLedger, holds_ledger
 from postroom.ledger.recovery.recovery import inspect
 from postroom.ledger.retention.kept_history import NEVER
+from postroom.ledger.storage.acts_files import acceptable_acts
 from postroom.ledger.storage.disk import Disk, RealDisk
 from postroom.ledger.storage.events_image import load_image
 from postroom.ledger.storage.superblock import Superblock, create_superblock, read_superblock
@@ -46,7 +48,16 @@ def accept_found(disk: Disk) -> Accepted:
     ledger_id = before.ledger_id if before is not None else _id_of_most(disk)
     found = inspect(disk, Superblock(ledger_id, first_position=NEVER))
     sequence = 0 if before is None else before.sequence + 1
-    now = Superblock(ledger_id, sequence, found.first_position, found.file_number, found.seal)
+    acts_first_file, acts_through = acceptable_acts(found.acts)
+    now = Superblock(
+        ledger_id,
+        sequence,
+        found.first_position,
+        found.file_number,
+        found.seal,
+        acts_through=acts_through,
+        acts_first_file=acts_first_file,
+    )
     create_superblock(disk, now)
     return Accepted(before, now)
 

@@ -29,6 +29,7 @@ from postroom.ledger.format.expand import Chunk, ExpandError, expand
 from postroom.ledger.format.file_names import (
     SUPERBLOCK_NAME,
     Listing,
+    acts_name,
     bodies_name,
     checkpoint_name,
     events_name,
@@ -38,9 +39,11 @@ from postroom.ledger.format.file_names import (
 from postroom.ledger.format.headers import Seal, crc_matches
 from postroom.ledger.format.layout import PACKED_HEADER, PACKED_MAGIC, PACKED_ROW_DTYPE, Array
 from postroom.ledger.format.records import ArrivalFlag
+from postroom.ledger.reading.acts import acts_of
 from postroom.ledger.reading.definitions import Definitions, is_definition
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.reading.segments import SegmentReader, folder_of, walk_journal
+from postroom.ledger.storage.acts_files import acts_blocks
 from postroom.ledger.storage.disk import Disk
 from postroom.ledger.storage.events_image import (
     ARRIVAL_NAMES,
@@ -96,6 +99,8 @@ class Verification:
     files: int = 0
     size_bytes: int = 0
     records: int = 0
+    acts: int = 0
+    """Those that have outlived their history."""
     with_bodies: bool = False
     """Whether bodies were read; else only their places were looked at."""
     bodies_checked: int = 0
@@ -201,6 +206,8 @@ def _checks(
     for position in listing.checkpoints:
         spare = partial(_check_checkpoint, disk, position, vouched, result)
         checks.append((checkpoint_name(position), spare))
+    for number in listing.acts:
+        checks.append((acts_name(number), partial(_check_acts, disk, number, result)))
     checks.append((SUPERBLOCK_NAME, partial(_check_superblock, disk, result)))
     if bodies:
         for number in listing.bodies:
@@ -363,6 +370,22 @@ def _check_checkpoint(disk: Disk, position: int, vouched: Vouched, result: Verif
             raise
         spared = "passed over, the state is the same from the checkpoint before, or from all records"
         result.warning(checkpoint_name(position), f"byte {error.offset}: {error.reason}: {spared}")
+
+
+def _check_acts(disk: Disk, number: int, result: Verification) -> None:
+    """The acts of a file, as far as its blocks are whole; that none is missing, was checked before."""
+    if not result.ledger_id:
+        return
+    name, end = acts_name(number), 0
+    for block in acts_blocks(disk, number, UUID(result.ledger_id).bytes):
+        end = block.end
+        try:
+            result.acts += sum(1 for _ in acts_of(block.chunk))
+        except ValueError as error:
+            result.error(name, f"up to byte {end}: an act is no JSON: {error}")
+    void = bytes(memoryview(disk.open(name).view())[end:]).rstrip(b"\0")
+    if void and not result.is_refused:
+        result.note(name, f"{len(void)} bytes from byte {end}: a torn block, never counted on")
 
 
 def _check_superblock(disk: Disk, result: Verification) -> None:

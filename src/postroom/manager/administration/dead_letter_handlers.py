@@ -23,15 +23,14 @@ from postroom.manager.kernel.outgoing_sections import fields_of, outgoing_sectio
 from postroom.manager.kernel.transitions import step
 from postroom.manager.message_store.filter import body_of, need_ids
 from postroom.manager.message_store.pending_requests import ReadsNeeded, StoreRequest, TurnOver
-from postroom.manager.names import name_resolution as names
+from postroom.manager.names.name_resolution import names_of, refused_name
 from postroom.manager.names.remote_queues import ResolvedName
 from postroom.manager.queues.entry_lookup import Location, find, locations, pick
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import PRIORITIES, Queue
-from postroom.manager.undeliverable.child_entries import move_child, wake
+from postroom.manager.undeliverable.child_entries import make_rewritten, move_child, wake
 from postroom.manager.undeliverable.dead_letters import DESCRIPTION_KEY, ORIGIN_KEY, REASON_KEY
 from postroom.manager.undeliverable.expiry import expired
-from postroom.manager.undeliverable.rewritten_entries import make_rewritten
 from postroom.model import numbers as n
 from postroom.model.mq import Undelivered
 from postroom.model.names import full_address
@@ -109,7 +108,8 @@ class NoticeNew(StoreRequest):
         if missing:
             raise ReadsNeeded(missing, [], False)
         found, self._found = self._found, None
-        answer = [each for each in [_noticed(self, entry) for entry in found] if each is not None]
+        bodies = [(entry, body_of(self, entry)) for entry in found]  # b"": it is gone by now
+        answer = [Noticed(entry.serial, fields_of(entry, body)) for entry, body in bodies if body]
         if not answer:
             raise NoMatchingMessage(f"nothing new is on queue {self.queue.name!r}")
         return answer
@@ -120,7 +120,11 @@ class NoticeNew(StoreRequest):
         left: i64 = core.options.max_searched_per_turn
         passed = self.passed
         if self._priority < 0:
-            self._begin(core)
+            self._priority = PRIORITIES - 1
+            passed = self.passed
+            if len(self.known) < MANY_KNOWN or passed.all_us <= core.now_us:
+                passed.forget()
+                passed.all_us = core.now_us + RECHECK_US
         while self._priority >= 0:
             at = self._priority
             for location in locations(self.queue, at, passed.places[at], passed.ordinals[at]):
@@ -137,21 +141,6 @@ class NoticeNew(StoreRequest):
             self._priority -= 1
         return found
 
-    def _begin(self, core: Core) -> None:
-        self._priority = PRIORITIES - 1
-        passed = self.passed
-        if len(self.known) < MANY_KNOWN or passed.all_us <= core.now_us:
-            passed.forget()
-            passed.all_us = core.now_us + RECHECK_US
-
-
-def _noticed(request: StoreRequest, entry: Entry) -> Noticed | None:
-    """None where its body is gone by now."""
-    body = body_of(request, entry)
-    if not body:
-        return None
-    return Noticed(entry.serial, fields_of(entry, body))
-
 
 @final
 class Relay(StoreRequest):
@@ -162,13 +151,7 @@ class Relay(StoreRequest):
     """
 
     def __init__(
-        self,
-        queue: Queue,
-        target: Asker,
-        serial: i64,
-        to: tuple[str, str],
-        keeps_header: bool,
-        detail: bytes,
+        self, queue: Queue, target: Asker, serial: i64, to: tuple[str, str], keeps_header: bool, detail: bytes
     ) -> None:
         """``to``: a queue and its queue manager ("" this one). ``detail`` (JSON) goes to the ledger."""
         super().__init__(queue, target)
@@ -179,26 +162,22 @@ class Relay(StoreRequest):
 
     def run(self, core: Core) -> object:
         location = _location(core, self.queue, self.serial)
-        found = names.resolve(core, self.to[0], self.to[1])
+        found = names_of(core).resolve(self.to[0], self.to[1])
         if isinstance(found, Undelivered):
-            raise names.refused(found)
+            raise refused_name(found)
         target = found.queue
         if target.name.startswith(OWN_PREFIX):
             raise RequestInvalid(f"{target.name!r} is a queue of the broker's own: nothing is put there")
         check_target(core, self.queue, target, [location.entry])
         if found.header is None and self.keeps_header:
-            self._move(core, location, target)
+            ids = need_ids(self.queue, self, [int(self.serial)])[0]
+            entry = pick(core, self.queue, location)
+            move_child(core, entry, target, ids, entry.annotations)
+            self._end(core, entry)
         else:
             self._rewrite(core, location, found)
         wake(core, target)
         return full_address(self.to[0], self.to[1])
-
-    def _move(self, core: Core, location: Location, target: Queue) -> None:
-        """As it is."""
-        ids = need_ids(self.queue, self, [int(self.serial)])[0]
-        entry = pick(core, self.queue, location)
-        move_child(core, entry, target, ids, entry.annotations)
-        self._end(core, entry)
 
     def _rewrite(self, core: Core, location: Location, found: ResolvedName) -> None:
         """With one header less, or more. Raises ReadsNeeded."""
@@ -214,7 +193,7 @@ class Relay(StoreRequest):
         if not self.keeps_header:
             sections = without_header(sections)
         entry = pick(core, self.queue, location)
-        make_rewritten(core, entry, found.queue, n.EVENT_MOVE, names.sent_to(core, found, sections))
+        make_rewritten(core, entry, found.queue, n.EVENT_MOVE, names_of(core).sent_to(found, sections))
         self._end(core, entry)
 
     def _end(self, core: Core, entry: Entry) -> None:

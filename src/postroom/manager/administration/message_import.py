@@ -23,11 +23,11 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.transitions import step
 from postroom.manager.message_store.pending_requests import StoreRequest
-from postroom.manager.producing.message import Message
 from postroom.manager.producing.put import (
     NO_ROOM,
     NOT_ALLOWED,
     TOO_LARGE,
+    Message,
     lacking,
     no_room_text,
     store,

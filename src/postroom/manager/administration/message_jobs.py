@@ -10,7 +10,6 @@ refused, because its target is full for instance, doesn't keep the others from i
 import json
 from typing import Final, final
 
-import numpy as np
 from mypy_extensions import i64
 
 from postroom.manager.administration.dead_letter_handlers import OWN_PREFIX
@@ -24,7 +23,7 @@ from postroom.manager.administration.message_moves import (
     taken,
 )
 from postroom.manager.administration.message_queries import check_there
-from postroom.manager.administration.message_search import held
+from postroom.manager.administration.message_search import located
 from postroom.manager.administration.message_states import CHANGEABLE, EXPIRED, named, states_of
 from postroom.manager.destinations import registry as queues
 from postroom.manager.kernel.core import Core
@@ -34,12 +33,11 @@ from postroom.manager.kernel.errors import LimitExceeded, ManagerError, RequestI
 from postroom.manager.kernel.transitions import step
 from postroom.manager.message_store.filter import body_of
 from postroom.manager.message_store.pending_requests import ReadsNeeded, StoreRequest
-from postroom.manager.names import name_resolution as names
+from postroom.manager.names.name_resolution import names_of
 from postroom.manager.names.remote_queues import ResolvedName
-from postroom.manager.queues.entry_lookup import find_at, locations_among
-from postroom.manager.queues.held_lookup import held_among
+from postroom.manager.queues.entry_lookup import find_at
 from postroom.manager.queues.placement import ended
-from postroom.manager.queues.queue import PRIORITIES, Queue
+from postroom.manager.queues.queue import Queue
 from postroom.model import numbers as n
 from postroom.model.ids import NO_IDS, MessageIds
 
@@ -85,14 +83,7 @@ class Action:
     __slots__ = ("action", "delivery_count", "detail", "ordinal", "place", "serial", "to")
 
     def __init__(
-        self,
-        action: str,
-        to: str,
-        detail: bytes,
-        serial: i64,
-        place: i64,
-        ordinal: i64,
-        delivery_count: i64,
+        self, action: str, to: str, detail: bytes, serial: i64, place: i64, ordinal: i64, delivery_count: i64
     ) -> None:
         """``to``: a queue, for `FORWARD` and perhaps `REPLAY`. ``detail`` (JSON, `detail_of`) goes to the
         ledger with the message's end. ``place`` and ``ordinal``: position and rank of the event by which it
@@ -162,7 +153,7 @@ class Act(StoreRequest):
         self._targets, self._unknown = {}, {}
         for name in {action.to for action in self.actions if action.to}:
             try:
-                to = names.taker(core, name)
+                to = names_of(core).taker(name)
             except ManagerError as refused:
                 self._unknown[name] = refused.description
                 continue
@@ -173,13 +164,15 @@ class Act(StoreRequest):
 
     def _fit(self, core: Core) -> list[Entry | None]:
         """The messages that can be acted on, by the actions' numbers; the others are answered."""
-        locations = [find_at(self.queue, each.serial, _place_of(each), each.ordinal) for each in self.actions]
+        locations = [
+            find_at(self.queue, each.serial, each.place or each.serial, each.ordinal) for each in self.actions
+        ]
         missed = {
             int(each.serial)
             for each, location in zip(self.actions, locations, strict=True)
             if location is None
         }
-        elsewhere = _located(self.queue, missed) if missed else {}
+        elsewhere = located(self.queue, missed) if missed else {}
         fit: list[Entry | None] = []
         for number, location in enumerate(locations):
             entry = (
@@ -273,32 +266,8 @@ class Act(StoreRequest):
         return False
 
 
-def _place_of(action: Action) -> i64:
-    """Where to look first: a message nearly always stands where it arrived."""
-    return action.place if action.place != 0 else action.serial
-
-
 def _origin(core: Core, entry: Entry, ids: MessageIds) -> ResolvedName:
     """Where a message goes back to. Raises OriginGone, RequestInvalid."""
     if ids.parent_serial == 0:
         raise RequestInvalid("the message was put on this queue itself: a replay has to say where to (to)")
     return ResolvedName(queues.find(core, origin_of(core, entry, ids)), None)
-
-
-def _located(queue: Queue, serials: set[int]) -> dict[int, Entry]:
-    """Those of these that are on the queue, in any state and at any place: one way through it."""
-    wanted = np.array(sorted(serials), np.uint64)
-    found: dict[int, Entry] = {}
-    for priority in range(PRIORITIES):
-        for location in locations_among(queue, priority, wanted):
-            found[int(location.entry.serial)] = location.entry
-    for entry in held(queue):
-        if int(entry.serial) in serials:
-            found[int(entry.serial)] = entry
-    if queue.packed_holders:
-        found.update(held_among(queue, serials))
-    if len(queue.delayed) > 0:
-        for serial in serials.intersection(queue.delayed.serials()):
-            for entry in queue.delayed.behind(serial - 1, 1):
-                found[serial] = entry
-    return found

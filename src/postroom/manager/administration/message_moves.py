@@ -20,7 +20,6 @@ from postroom.manager.administration.message_states import ALL_STATES, CHANGEABL
 from postroom.manager.destinations import registry as queues
 from postroom.manager.headers.dead_letter_header import DEAD_LETTER
 from postroom.manager.kernel.core import Core
-from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Asker
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import (
@@ -31,18 +30,18 @@ from postroom.manager.kernel.errors import (
     OriginGone,
     RequestInvalid,
 )
+from postroom.manager.kernel.memory import stored
 from postroom.manager.kernel.outgoing_sections import outgoing_sections
 from postroom.manager.kernel.transitions import note_delete, step
 from postroom.manager.message_store.filter import body_of
 from postroom.manager.message_store.pending_requests import MAX_IDS_READ, ReadsNeeded, StoreRequest, TurnOver
-from postroom.manager.names import name_resolution as names
+from postroom.manager.names.name_resolution import names_of
 from postroom.manager.names.remote_queues import ResolvedName
 from postroom.manager.queues.entry_lookup import Location, find, find_again, pick
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import Queue, Subscription
-from postroom.manager.undeliverable.child_entries import move_child
+from postroom.manager.undeliverable.child_entries import make_rewritten, move_child
 from postroom.manager.undeliverable.dead_letters import DESCRIPTION_KEY, ORIGIN_KEY, REASON_KEY
-from postroom.manager.undeliverable.rewritten_entries import make_rewritten
 from postroom.model import numbers as n
 from postroom.model.ids import MessageIds
 
@@ -108,7 +107,9 @@ class DeleteMessages(StoreRequest):
 
     def __init__(self, queue: Queue, target: Asker, wanted: Wanted, if_paused: bool) -> None:
         super().__init__(queue, target)
-        wanted.states &= CHANGEABLE | (TRANSACTION if _means_held(wanted) else 0)
+        by_id = wanted.serial != NO_SERIAL or wanted.message_id_type != 0
+        means_held = by_id or (wanted.states != ALL_STATES and wanted.states & TRANSACTION != 0)
+        wanted.states &= CHANGEABLE | (TRANSACTION if means_held else 0)
         self.search = Search(wanted)
         self.if_paused = if_paused
         self.done = Changed()
@@ -131,7 +132,7 @@ class DeleteMessages(StoreRequest):
                 core.ledger.boundary()
 
     def _delete_one(self, core: Core, each: Entry) -> bool:
-        if is_prepared_receipt(each):
+        if each.state == n.GET_UNCONFIRMED and each.holder_kind == n.XA_PREPARED:
             if each.noted == n.EVENT_DELETE:
                 return False
             note_delete(core, each)
@@ -142,17 +143,6 @@ class DeleteMessages(StoreRequest):
         step(core, entry, n.EVENT_DELETE, 0, 0, None, 0)
         ended(core, entry)
         return True
-
-
-def _means_held(wanted: Wanted) -> bool:
-    """Whether a request speaks of more than what nobody holds."""
-    by_id = wanted.serial != NO_SERIAL or wanted.message_id_type != 0
-    return by_id or (wanted.states != ALL_STATES and wanted.states & TRANSACTION != 0)
-
-
-def is_prepared_receipt(entry: Entry) -> bool:
-    """Whether a prepared branch has received it."""
-    return entry.state == n.GET_UNCONFIRMED and entry.holder_kind == n.XA_PREPARED
 
 
 class _Move(StoreRequest):
@@ -237,6 +227,13 @@ class _Move(StoreRequest):
             move_one(core, self, entry, ids, to, drop, b"")
             self.done.count += 1
 
+    def move_all(self, core: Core, pairs: list[Pair], to: ResolvedName, drop: tuple[str, ...]) -> None:
+        """Move these to one queue, or raise without having moved any."""
+        if to.header is not None:
+            pairs = self.readable(pairs)
+        check_target(core, self.queue, to.queue, [entry for entry, _ in pairs])
+        self.move(core, pairs, to, drop)
+
     def readable(self, pairs: list[Pair]) -> list[Pair]:
         """Of messages that leave the queue manager, so many as go at once, with their bodies at hand; what
         has no body any more stays. Raises ReadsNeeded, LimitExceeded."""
@@ -262,13 +259,9 @@ class _Move(StoreRequest):
 
 def need_bodies(request: StoreRequest, entries: list[Entry]) -> None:
     """Raise ReadsNeeded unless the bodies of these are at hand, as far as there are any."""
-    missing = [entry for entry in entries if _is_stored(entry) and body_of(request, entry) is None]
+    missing = [entry for entry in entries if stored(entry) and body_of(request, entry) is None]
     if missing:
         raise ReadsNeeded(missing, [], False)
-
-
-def _is_stored(entry: Entry) -> bool:
-    return entry.flags & n.FLAG_BODY_STORED != 0
 
 
 def move_one(
@@ -282,7 +275,7 @@ def move_one(
 ) -> None:
     """Move an entry that is in no order, without some annotations. ``request`` has its body if ``to`` is at
     another queue manager; ``detail`` (JSON, or b"") goes to the ledger."""
-    annotations = _without(entry.annotations, drop)
+    annotations = {key: value for key, value in (entry.annotations or {}).items() if key not in drop} or None
     if to.header is None:
         move_child(core, entry, to.queue, ids, annotations)
     else:
@@ -292,24 +285,14 @@ def move_one(
 
 
 def _move_onward(
-    core: Core,
-    request: StoreRequest,
-    entry: Entry,
-    to: ResolvedName,
-    annotations: dict[str, object] | None,
+    core: Core, request: StoreRequest, entry: Entry, to: ResolvedName, annotations: dict[str, object] | None
 ) -> None:
     body = body_of(request, entry)
     assert body, "it has been asked for"
     body = outgoing_sections(entry, body)
     if annotations is not None:
         body = merge_annotations(body, {key: annotations[key] for key in annotations})
-    make_rewritten(core, entry, to.queue, n.EVENT_MOVE, names.sent_to(core, to, body))
-
-
-def _without(annotations: dict[str, object] | None, drop: tuple[str, ...]) -> dict[str, object] | None:
-    if not annotations:
-        return None
-    return {key: value for key, value in annotations.items() if key not in drop} or None
+    make_rewritten(core, entry, to.queue, n.EVENT_MOVE, names_of(core).sent_to(to, body))
 
 
 def check_target(core: Core, source: Queue, target: Queue, entries: list[Entry]) -> None:
@@ -340,9 +323,7 @@ def _check_room(source: Queue, target: Queue, entries: list[Entry]) -> None:
     if pool is None or pool is source.quota.pool:
         return
     count, size = len(entries), sum(int(entry.body_len) for entry in entries)
-    too_many = pool.max_messages >= 0 and pool.messages + count > pool.max_messages
-    too_large = pool.max_bytes >= 0 and pool.bytes + size > pool.max_bytes
-    if too_many or too_large:
+    if not pool.fits(count, size):
         raise LimitExceeded(
             f"{pool.what} has no room for {count} messages of {size} bytes: {pool.messages} messages of at "
             f"most {pool.max_messages}, {pool.bytes} bytes of at most {pool.max_bytes} (−1: no limit)"
@@ -360,12 +341,8 @@ class MoveMessages(_Move):
         self.to = to
 
     def go(self, core: Core, pairs: list[Pair]) -> None:
-        to = self.to
-        check_there(to.queue)
-        if to.header is not None:
-            pairs = self.readable(pairs)
-        check_target(core, self.queue, to.queue, [entry for entry, _ in pairs])
-        self.move(core, pairs, to, ())
+        check_there(self.to.queue)
+        self.move_all(core, pairs, self.to, ())
 
 
 @final
@@ -373,13 +350,7 @@ class Replay(_Move):
     """Dead letters, and whatever else was made of a message of another queue, go back there, or to ``to``."""
 
     def __init__(
-        self,
-        queue: Queue,
-        target: Asker,
-        wanted: Wanted,
-        to: str,
-        if_paused: bool,
-        in_pieces: bool,
+        self, queue: Queue, target: Asker, wanted: Wanted, to: str, if_paused: bool, in_pieces: bool
     ) -> None:
         """``to``: a queue that takes them all; "" each goes back to its origin."""
         super().__init__(queue, target, wanted, if_paused, in_pieces)
@@ -389,7 +360,7 @@ class Replay(_Move):
         if not pairs:
             return
         if self.to:
-            self._go_to(core, pairs, names.taker(core, self.to))
+            self.move_all(core, pairs, names_of(core).taker(self.to), WHY_DEAD)
             return
         by_target: dict[str, list[Pair]] = {}
         for entry, ids in pairs:
@@ -399,12 +370,6 @@ class Replay(_Move):
             check_target(core, self.queue, target, [entry for entry, _ in by_target[name]])
         for name, target in targets.items():
             self.move(core, by_target[name], ResolvedName(target, None), WHY_DEAD)
-
-    def _go_to(self, core: Core, pairs: list[Pair], to: ResolvedName) -> None:
-        if to.header is not None:
-            pairs = self.readable(pairs)
-        check_target(core, self.queue, to.queue, [entry for entry, _ in pairs])
-        self.move(core, pairs, to, WHY_DEAD)
 
     def may_go(self, ids: MessageIds) -> bool:
         if self.to or ids.parent_serial != 0:
@@ -416,14 +381,11 @@ class Replay(_Move):
 def origin_of(core: Core, entry: Entry, ids: MessageIds) -> str:
     """The name of the queue that the message's parent lay on. Raises OriginGone."""
     origin = core.destinations.get(int(ids.parent_queue))
-    if origin is None or origin.deleted or _is_ending(origin):
+    if (
+        origin is None or origin.deleted or (isinstance(origin, Subscription) and not origin.routed)
+    ):  # it is about to go
         raise OriginGone(
             f"message {entry.serial} of queue {entry.queue.name!r} came from a queue that has been deleted; "
             "nothing was moved: say where to (to), or select others"
         )
     return origin.name
-
-
-def _is_ending(queue: Destination) -> bool:
-    """Whether it is a subscription that goes, with what is on it, as soon as transactions let it."""
-    return isinstance(queue, Subscription) and not queue.routed

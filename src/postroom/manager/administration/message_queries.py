@@ -11,18 +11,16 @@ from typing import Final, cast, final
 
 from mypy_extensions import i64
 
-from postroom.manager.administration.message_search import Search, Wanted, held
+from postroom.manager.administration.message_search import Search, Wanted, located
 from postroom.manager.administration.message_states import states_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Asker
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import CursorUnknown, LimitExceeded, NoMatchingMessage, QueueNotFound
-from postroom.manager.message_store.filter import body_of
+from postroom.manager.message_store.filter import stored_body
 from postroom.manager.message_store.pending_requests import MAX_IDS_READ, ReadsNeeded, StoreRequest
-from postroom.manager.queues.entry_lookup import BEHIND_ALL, find_packed
-from postroom.manager.queues.held_lookup import held_among
+from postroom.manager.queues.entry_lookup import BEHIND_ALL
 from postroom.manager.queues.queue import Queue
-from postroom.model import numbers as n
 from postroom.model.ids import MessageIds
 
 NEVER_US: Final = BEHIND_ALL
@@ -141,9 +139,8 @@ def _opened(core: Core, queue: Queue, idle_us: i64) -> MessageCursor:
             f"{core.options.max_message_cursors} cursors are open (max_message_cursors): close one, or wait "
             "until one runs out"
         )
-    cursors = known
-    cursors.last_id += 1
-    return MessageCursor(cursors.last_id, queue, idle_us)
+    known.last_id += 1
+    return MessageCursor(known.last_id, queue, idle_us)
 
 
 def drop_idle(core: Core) -> None:
@@ -175,7 +172,7 @@ class ShowRows(StoreRequest):
 
     def fix(self, core: Core, serials: list[int]) -> None:
         """These are told of, as they are now, as far as there is room in an answer."""
-        found = _located(self.queue, serials)
+        found = located(self.queue, set(serials))
         left: i64 = core.options.store_page_bytes
         self.rows = []
         for serial in serials:
@@ -200,56 +197,21 @@ class ShowRows(StoreRequest):
         for row in living:
             entry = row.entry
             if self.with_bodies and row.body is None and entry is not None:
-                row.body = _body(self, entry)
+                row.body = stored_body(self, entry)
                 if row.body is None:
                     missing.append(entry)
         if missing_ids or missing:
             raise ReadsNeeded(missing, missing_ids, False)
         for row in living:
-            self._name(core, row)
+            ids = self.ids[int(row.serial)]
+            row.ids = ids
+            if ids.parent_serial != 0:
+                parent = core.destinations.get(int(ids.parent_queue))
+                row.parent_queue = parent.name if parent is not None else ""
         answer = QueryAnswer()
         answer.rows = self.rows
         answer.count = len(self.rows)
         return answer
-
-    def _name(self, core: Core, row: MessageRow) -> None:
-        ids = self.ids[int(row.serial)]
-        row.ids = ids
-        if ids.parent_serial != 0:
-            parent = core.destinations.get(int(ids.parent_queue))
-            row.parent_queue = parent.name if parent is not None else ""
-
-
-def _body(request: StoreRequest, entry: Entry) -> bytes | None:
-    body = body_of(request, entry)
-    return b"" if body is None and entry.flags & n.FLAG_BODY_STORED == 0 else body
-
-
-def _located(queue: Queue, serials: list[int]) -> dict[int, Entry]:
-    """Those of these entries that are on the queue, in any state."""
-    left = set(serials)
-    found: dict[int, Entry] = {}
-    for entry in held(queue):
-        if int(entry.serial) in left:
-            found[int(entry.serial)] = entry
-    if queue.packed_holders:
-        found.update(held_among(queue, left))
-    for band in queue.bands:
-        for entry in band.waiting() if band.live_count() > 0 else []:
-            if int(entry.serial) in left:
-                found[int(entry.serial)] = entry
-    left -= found.keys()
-    if left and len(queue.delayed) > 0:
-        here = left.intersection(queue.delayed.serials())
-        for serial in here:
-            (found[serial],) = queue.delayed.behind(serial - 1, 1)
-        left -= here
-    for band in queue.bands:
-        for serial in left if band.backlog.count > 0 else []:
-            location = find_packed(band, band.backlog, serial)
-            if location is not None:
-                found[serial] = location.entry
-    return found
 
 
 @final

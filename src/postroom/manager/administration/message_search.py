@@ -11,6 +11,7 @@ from heapq import merge
 from itertools import islice
 from typing import Final, final
 
+import numpy as np
 from mypy_extensions import i64
 
 from postroom.manager.administration.message_states import states_of
@@ -18,10 +19,16 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import SelectorRefused
 from postroom.manager.kernel.outgoing_sections import fields_of
-from postroom.manager.message_store.filter import StoreFilter, body_of, need_ids, serials_by_id
+from postroom.manager.message_store.filter import StoreFilter, need_ids, serials_by_id, stored_body
 from postroom.manager.message_store.pending_requests import ReadsNeeded, StoreRequest, TurnOver
-from postroom.manager.queues.entry_lookup import find, find_busy, locations
-from postroom.manager.queues.held_lookup import held_entries
+from postroom.manager.queues.entry_lookup import (
+    find,
+    find_busy,
+    held_among,
+    held_entries,
+    locations,
+    locations_among,
+)
 from postroom.manager.queues.queue import PRIORITIES, Queue
 from postroom.model import numbers as n
 from postroom.model.selector import Selector, SelectorInvalid, parse
@@ -91,7 +98,7 @@ class Search:
         for entry in self._batch:
             if entry.state == n.DELETED or states_of(core, entry) & wanted.states == 0:
                 continue
-            body = _body(request, entry) if selector is not None and selector.needs_sections else b""
+            body = stored_body(request, entry) if selector is not None and selector.needs_sections else b""
             if body is None:
                 missing.append(entry)
             elif not missing and (selector is None or selector.matches(fields_of(entry, body))):
@@ -135,8 +142,13 @@ class Search:
                 if (ids.message_id, ids.message_id_type) == (wanted.message_id, wanted.message_id_type)
             ]
         self._at_end = True
-        located_ones = [located(request.queue, serial) for serial in serials]
-        return [entry for entry in located_ones if entry is not None]
+        found: list[Entry] = []
+        for serial in serials:
+            location = find(request.queue, serial)
+            entry = location.entry if location is not None else find_busy(request.queue, serial)
+            if entry is not None:
+                found.append(entry)
+        return found
 
     def _available(self, queue: Queue, limit: i64) -> list[Entry]:
         while self._priority >= 0:
@@ -157,10 +169,23 @@ class Search:
         return list(islice(self._holding, limit))
 
 
-def located(queue: Queue, serial: int) -> Entry | None:
-    """The entry of that serial, if it is on the queue in any state."""
-    location = find(queue, serial)
-    return location.entry if location is not None else find_busy(queue, serial)
+def located(queue: Queue, serials: set[int]) -> dict[int, Entry]:
+    """Those of these that are on the queue, in any state and at any place: one way through it."""
+    wanted = np.array(sorted(serials), np.uint64)
+    found: dict[int, Entry] = {}
+    for priority in range(PRIORITIES):
+        for location in locations_among(queue, priority, wanted):
+            found[int(location.entry.serial)] = location.entry
+    for entry in held(queue):
+        if int(entry.serial) in serials:
+            found[int(entry.serial)] = entry
+    if queue.packed_holders:
+        found.update(held_among(queue, serials))
+    if len(queue.delayed) > 0:
+        for serial in serials.intersection(queue.delayed.serials()):
+            for entry in queue.delayed.behind(serial - 1, 1):
+                found[serial] = entry
+    return found
 
 
 def held(queue: Queue) -> Iterator[Entry]:
@@ -168,14 +193,6 @@ def held(queue: Queue) -> Iterator[Entry]:
     yield from queue.held
     for consumer in queue.attached.consumers:
         yield from consumer.held
-
-
-def _body(request: StoreRequest, entry: Entry) -> bytes | None:
-    """None: it must be read; b"": there is none any more."""
-    body = body_of(request, entry)
-    if body is None and entry.flags & n.FLAG_BODY_STORED == 0:
-        return b""
-    return body
 
 
 def _by_serial(entry: Entry) -> int:

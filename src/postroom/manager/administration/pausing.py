@@ -12,38 +12,28 @@ from postroom.manager.queues.queue import Queue
 from postroom.manager.undeliverable.returned_entries import end_delay
 
 
-def pause(core: Core, queue: Destination, switch: str, durable: bool) -> None:
-    """Pause one thing of a queue, or of a topic and its subscriptions; ``durable``: beyond a restart, too.
+def set_paused(core: Core, queue: Destination, switch: str, paused: bool, durable: bool) -> None:
+    """Pause or resume one thing of a queue, or of a topic and its subscriptions; ``durable``: it is paused
+    beyond a restart, too. Resuming insertion also admits sends again, unless production is paused by itself.
     Raises SwitchUnknown."""
-    subscriptions_of(core).route_version += 1
-    for each in _with_subscriptions(core, queue):
-        turn(each, switch, True)
+    subscriptions = subscriptions_of(core)
+    subscriptions.route_version += 1
+    others = subscriptions.patterns.exactly(queue.name) if isinstance(queue, Topic) else []
+    for each in (queue, *others):
+        turn(each, switch, paused)
+        if not paused:
+            _note(core, each, switch, False)
+            if switch == INSERTION and isinstance(each, Queue):
+                release(core, each)
+            elif switch == CONSUMPTION and isinstance(each, Queue):
+                core.agenda.woken.append(each)
     if durable:
         _note(core, queue, switch, True)
-
-
-def resume(core: Core, queue: Destination, switch: str) -> None:
-    """Lift what `pause` did; resuming insertion also admits sends again, unless production is paused by
-    itself. Raises SwitchUnknown."""
-    subscriptions_of(core).route_version += 1
-    for each in _with_subscriptions(core, queue):
-        turn(each, switch, False)
-        _note(core, each, switch, False)
-        if switch == INSERTION and isinstance(each, Queue):
-            release(core, each)
-        elif switch == CONSUMPTION and isinstance(each, Queue):
-            core.agenda.woken.append(each)
 
 
 def _note(core: Core, queue: Destination, switch: str, durable: bool) -> None:
     kept = [each for each in queue.definition.durably_paused.split() if each != switch]
     queues.note_pauses(core, queue, " ".join(sorted([*kept, switch] if durable else kept)))
-
-
-def _with_subscriptions(core: Core, queue: Destination) -> list[Destination]:
-    if not isinstance(queue, Topic):
-        return [queue]
-    return [queue, *subscriptions_of(core).patterns.exactly(queue.name)]
 
 
 def release(core: Core, queue: Queue) -> None:

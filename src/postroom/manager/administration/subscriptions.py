@@ -59,11 +59,7 @@ def find(core: Core, name: str) -> Topic:
 
 
 def delete(core: Core, topic: Topic, if_unused: bool, forced: bool, user: str) -> int:
-    """Delete a topic with the subscriptions to it (not those to patterns); returns how many those were.
-
-    Raises QueueInUse: somebody consumes and ``if_unused`` or the topic is temporary, or a transaction or a
-    Spark subscription holds messages of a subscription, and it isn't ``forced``.
-    """
+    """Delete a topic with the subscriptions to it (not those to patterns); returns how many those were."""
     subscribed = subscriptions_of(core).patterns.exactly(topic.name)
     consumers = sum(len(queue.attached.consumers) for queue in subscribed)
     if consumers and (if_unused or topic.definition.temporary):
@@ -195,32 +191,27 @@ def unsubscribe(core: Core, queue: Queue, forced: bool, user: str) -> None:
 # Subscriptions that go with their last consumer.
 
 
-def end_forsaken(core: Core) -> None:
-    """End the subscriptions that nobody uses, and temporary queues from before the start; one of which a
-    transaction holds something, as soon as it is decided, one of which anybody else does, soon after that
-    is let go."""
-    subscriptions = subscriptions_of(core)
-    forsaken = subscriptions.forsaken
-    subscriptions.forsaken = []
-    for queue in forsaken:
-        if queue.deleted or queue.attached.consumers or queue.packed_holders:
-            continue
-        if queue.held:
-            if isinstance(queue, Subscription):
-                routing.dismiss(core, queue)
-            queues.update(core, replace(queue.definition, temporary=True))  # a restart ends it, too
-            administration.clear(core, queue, n.EVENT_DELETE)
-            core.agenda.set_alarm(queue, core.now_us + DOOMED_CHECK_US)
-            if queue not in subscriptions.doomed:
-                subscriptions.doomed.append(queue)
-        else:
-            administration.delete(core, queue, False, False)
-
-
 @final
 class ForsakenPart(TurnPart):
     """Subscriptions that nobody uses end."""
 
     def finish(self, core: Core) -> None:
-        if subscriptions_of(core).forsaken:
-            end_forsaken(core)
+        """End the subscriptions that nobody uses, and temporary queues from before the start; one of which a
+        transaction holds something, as soon as it is decided, one of which anybody else does, soon after that
+        is let go."""
+        subscriptions = subscriptions_of(core)
+        forsaken = subscriptions.forsaken
+        subscriptions.forsaken = []
+        for queue in forsaken:
+            if queue.deleted or queue.attached.consumers or queue.packed_holders:
+                continue
+            if queue.held:
+                if isinstance(queue, Subscription):
+                    routing.dismiss(core, queue)
+                queues.update(core, replace(queue.definition, temporary=True))  # a restart ends it, too
+                administration.clear(core, queue, n.EVENT_DELETE)
+                core.agenda.set_alarm(queue, core.now_us + DOOMED_CHECK_US)
+                if queue not in subscriptions.doomed:
+                    subscriptions.doomed.append(queue)
+            else:
+                administration.delete(core, queue, False, False)

@@ -4,7 +4,7 @@ import json
 from typing import final
 
 from postroom.manager.channels.channel import Batch, SendingEnd
-from postroom.manager.kernel.consumer import Consumer, Receiver
+from postroom.manager.kernel.consumer import Receiver
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.group_transitions import decide, decision, groups_by
@@ -32,24 +32,24 @@ def _take(core: Core, end: SendingEnd, entry: Entry) -> None:
     """``entry`` is about to leave: in the batch that is being filled, or, non-persistent on a fast channel,
     by itself: its consumer holds it until the partner has it."""
     if end.fast and entry.flags & n.FLAG_DURABLE == 0:
-        _take_outside(core, end.consumer, entry)
+        if not end.consumer.recorded:
+            core.holders.open_consumer(end.consumer)
+        acquire(core, entry, end.consumer.id, end.consumer)
+        end.consumer.held.add(entry)
+        drop_body(core, entry)
         _count(core, end)
         return
     batch = end.batch
     if not batch.recorded:
-        _open(core, end, batch)
+        name = end.channel.name
+        batch.recorded = True
+        record = {"name": f"{name} {batch.luwid.hex()}", "channel": name, "luwid": batch.luwid.hex()}
+        core.holders.open(batch.id, n.CHANNEL_BATCH, json.dumps(record).encode())
+        end.channel.batches.append(batch)
     step(core, entry, n.EVENT_ACQUIRE, n.CHANNEL_BATCH, batch.id, batch, 0)
     hold(batch, entry)
     drop_body(core, entry)
     _count(core, end)
-
-
-def _take_outside(core: Core, consumer: Consumer, entry: Entry) -> None:
-    if not consumer.recorded:
-        core.holders.open_consumer(consumer)
-    acquire(core, entry, consumer.id, consumer)
-    consumer.held.add(entry)
-    drop_body(core, entry)
 
 
 def _count(core: Core, end: SendingEnd) -> None:
@@ -62,14 +62,6 @@ def _count(core: Core, end: SendingEnd) -> None:
         if end.batch.recorded:
             end.full.append(end.batch)
             end.batch = end.channel.new_batch(core.holders.ids.take(), core.now_us)
-
-
-def _open(core: Core, end: SendingEnd, batch: Batch) -> None:
-    name = end.channel.name
-    batch.recorded = True
-    record = {"name": f"{name} {batch.luwid.hex()}", "channel": name, "luwid": batch.luwid.hex()}
-    core.holders.open(batch.id, n.CHANNEL_BATCH, json.dumps(record).encode())
-    end.channel.batches.append(batch)
 
 
 def hold(batch: Batch, entry: Entry) -> None:
@@ -112,7 +104,4 @@ def back_out(core: Core, batch: Batch) -> None:
 
 
 def _close(core: Core, batch: Batch) -> None:
-    if batch.recorded:
-        core.holders.close(batch.id, n.CHANNEL_BATCH)
-    else:
-        core.holders.ids.give_back(batch.id)
+    core.holders.close(batch.id, n.CHANNEL_BATCH, batch.recorded)

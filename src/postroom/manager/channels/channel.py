@@ -168,15 +168,36 @@ class SendingEnd:
 
 
 @final
+class Caller:
+    """Who has called a channel that receives."""
+
+    def __init__(self, user: str = "", roles: tuple[str, ...] = ()) -> None:
+        self.user: Final = user
+        """"" the queue manager itself."""
+        self.roles: Final = roles
+        """Those of the token that the user has signed in with."""
+
+
+NOBODY_ELSE: Final = Caller()
+
+
+@final
 class ReceivingEnd:
     """A channel that receives from one partner: its producer, and the batch as a transaction."""
 
     def __init__(
-        self, channel: Channel, partner: Partner, producer: "Producer", transaction: "Transaction"
+        self,
+        channel: Channel,
+        partner: Partner,
+        producer: "Producer",
+        transaction: "Transaction",
+        roles: tuple[str, ...],
     ) -> None:
         self.channel: Final = channel
         self.partner: Final = partner
         self.producer: Final = producer
+        self.roles: Final = roles
+        """Those that a token gives the producer's user."""
         self.transaction = transaction
         """The batch that is being received."""
         self.closed = False

@@ -9,8 +9,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from postroom.amqp.message.rewrite import user_id_of
 from postroom.manager.channels import registry as channels
-from postroom.manager.channels.channel import Channel, Partner, ReceivingEnd, channels_of
+from postroom.manager.channels.channel import Caller, Channel, Partner, ReceivingEnd, channels_of
 from postroom.manager.headers.transmission_header import TransmissionHeader, take_transmission
 from postroom.manager.kernel import overrides
 from postroom.manager.kernel.consumer import Producer
@@ -21,34 +22,42 @@ from postroom.manager.kernel.entry_creation import begin_available
 from postroom.manager.kernel.errors import ChannelInUse, LimitExceeded, NotAllowed
 from postroom.manager.kernel.memory import admit
 from postroom.manager.kernel.transaction import Transaction, check_open, make_room
-from postroom.manager.names import name_resolution as names
+from postroom.manager.names.name_resolution import names_of
 from postroom.manager.producing import discard, report_checks
-from postroom.manager.producing.message import Message, message_of
-from postroom.manager.producing.put import new_entry, store
-from postroom.manager.producing.refusal import refusal_of
-from postroom.manager.producing.transacted_puts import put_in_transaction
+from postroom.manager.producing.put import (
+    Message,
+    message_of,
+    new_entry,
+    put_in_transaction,
+    refusal_of,
+    store,
+)
 from postroom.manager.queues import duplicate_detection as duplicates
 from postroom.manager.queues.queue import Queue
+from postroom.manager.security.principals import principals_of
 from postroom.manager.transactions import commit as transactions
 from postroom.model import numbers as n
+from postroom.model.channel import AUTHORITY_CONTEXT
 from postroom.model.message import MessageHead
-from postroom.model.mq import Feedback, Undelivered
+from postroom.model.mq import Feedback, Reason, Undelivered
+from postroom.model.rights import Right, Rights
 
 DUPLICATE: Final = "postroom:duplicate"
 """Why a message was discarded whose id its queue had taken before (duplicate_window)."""
 
 _NO_HEADER: Final = int(Feedback.XMIT_Q_MSG_ERROR)
+_NOT_AUTHORIZED: Final = int(Reason.NOT_AUTHORIZED)
 
 
 # --- coming and going -----------------------------------------------------------------------------
 
 
 def open_receiving(
-    core: Core, name: str, queue_manager: str, ledger: str, reset_sequence: i64
+    core: Core, name: str, queue_manager: str, ledger: str, reset_sequence: i64, caller: Caller
 ) -> ReceivingEnd:
     """A partner, known by its ledger's id, sends by this channel from now on, with ``reset_sequence`` as its
-    next number if it isn't 0. Raises ChannelNotFound, NotAllowed, ChannelInUse, LimitExceeded,
-    DefinitionInvalid."""
+    next number if it isn't 0; it puts as ``caller``, unless the definition says another user. Raises
+    ChannelNotFound, NotAllowed, ChannelInUse, LimitExceeded, DefinitionInvalid."""
     channel = channels.find(core, name)
     if channel.definition.sending:
         raise NotAllowed(f"channel {name!r} is a {channel.definition.type}: it doesn't receive")
@@ -64,9 +73,10 @@ def open_receiving(
         channels.check_sequence(channel, reset_sequence)
         partner.sequence = reset_sequence - 1
         channels.write_partner(core, channel, partner)
-    producer = Producer(core.holders.ids.take(), name, queue_manager, "", 0)
+    in_name_of = Caller(channel.definition.user) if channel.definition.user else caller
+    producer = Producer(core.holders.ids.take(), name, queue_manager, in_name_of.user, 0)
     producer.channel, producer.queue_manager, producer.ledger = name, queue_manager, ledger
-    end = ReceivingEnd(channel, partner, producer, _new_transaction(core))
+    end = ReceivingEnd(channel, partner, producer, _new_transaction(core), in_name_of.roles)
     partner.end = end
     return end
 
@@ -123,13 +133,17 @@ def receive(
     if header is None:
         why = "it has no transmission header that says where it is to go"
         return Undelivered(_NO_HEADER, "", core.options.queue_manager, why)
-    found = names.resolve(core, header.queue, header.queue_manager)
+    found = names_of(core).resolve(header.queue, header.queue_manager)
     if isinstance(found, Undelivered):
         return found
-    sections = names.onward(core, found, header, stored)
+    sections = names_of(core).onward(found, header, stored)
     if isinstance(sections, Undelivered):
         return sections
     queue = found.queue
+    in_name_of = _in_name_of(end, stored)
+    if in_name_of.user and not _rights_of(core, in_name_of).on(Right.PUT, header.queue):
+        why = f"user {in_name_of.user!r} has no right 'put' on {header.queue!r}"
+        return Undelivered(_NOT_AUTHORIZED, header.queue, header.queue_manager, why)
     head.delivery_delay_ms = 0  # it has waited for that where it was put first
     sections = _overridden(core, queue, head, sections)
     reason = refusal_of(core, queue, head, len(sections))
@@ -141,16 +155,26 @@ def receive(
             return Undelivered(
                 unfit_options.reason, header.queue, header.queue_manager, unfit_options.description
             )
-    if queue.duplicates is not None and _came_before(core, end, queue, head):
+    if queue.duplicates is not None and (
+        duplicates.is_in(end.transaction, queue, head) or duplicates.drops(core, queue, head, None)
+    ):
         _drop(core, end, queue, head, sequence, origin_serial, fast)
         return None
     put_on(core, end, queue, head, sections, sequence, origin_serial, fast)
     return None
 
 
-def _came_before(core: Core, end: ReceivingEnd, queue: Queue, head: MessageHead) -> bool:
-    """Whether the queue has taken a message of this id lately, in the batch that is open, too."""
-    return duplicates.is_in(end.transaction, queue, head) or duplicates.drops(core, queue, head, None)
+def _in_name_of(end: ReceivingEnd, stored: bytes) -> Caller:
+    """Who must have the right to put a message; of user "" nobody (PUTAUT and MCAUSER of IBM MQ)."""
+    if end.channel.definition.put_authority == AUTHORITY_CONTEXT:
+        user = user_id_of(stored)
+        if user:
+            return Caller(user)
+    return Caller(end.producer.user, end.roles)
+
+
+def _rights_of(core: Core, who: Caller) -> Rights:
+    return principals_of(core).rights_of(who.user, who.roles)
 
 
 def _drop(

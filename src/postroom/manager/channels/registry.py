@@ -9,7 +9,7 @@ from mypy_extensions import i64
 from postroom.ledger.format.records import RecordType
 from postroom.manager.channels import batches
 from postroom.manager.channels.channel import Batch, Channel, ChannelSync, Partner, channels_of
-from postroom.manager.channels.get_inhibited import inhibit
+from postroom.manager.channels.triggering import inhibit
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.errors import (
     ChannelExists,
@@ -47,8 +47,7 @@ def find(core: Core, name: str) -> Channel:
 
 
 def define(core: Core, definition: ChannelDefinition) -> Channel:
-    """Make a channel; the same definition again returns the one that is there. Raises ChannelExists,
-    DefinitionInvalid, LimitExceeded."""
+    """Make a channel; the same definition again returns the one that is there."""
     channels = channels_of(core)
     existing = channels.by_name.get(definition.name)
     if existing is not None:
@@ -170,8 +169,7 @@ def in_doubt(channel: Channel) -> Batch | None:
 
 def resynchronise(core: Core, name: str, partner_luwid: bytes, partner_sequence: i64) -> None:
     """The partner has told what it has: every batch up to the one that it names has arrived, what is behind
-    it goes back. Raises ChannelSequenceError if the numbers differ all the same, ChannelNotFound,
-    ChannelInUse, NotAllowed."""
+    it goes back."""
     channel = _at_rest_sender(core, name)
     arrived = 0
     for at, batch in enumerate(channel.batches):
@@ -221,9 +219,8 @@ def _after(channel: Channel, count: i64) -> i64:
 
 
 def reset(core: Core, name: str, next_sequence: i64, ledger: str) -> None:
-    """The next message has number ``next_sequence``. A sending end tells its partner at the next start; of
-    a receiving one it counts for the partner of that ledger, "" all of them. Raises ChannelNotFound,
-    ChannelInUse, DefinitionInvalid."""
+    """The next message has number ``next_sequence``. A sending end tells its partner at the next start; of a
+    receiving one it counts for the partner of that ledger, "" all of them."""
     channel = find(core, name)
     check_sequence(channel, next_sequence)
     if channel.definition.sending:
@@ -276,19 +273,15 @@ def restore(core: Core, recovered: "Recovered") -> dict[int, Batch]:
     for id, state in recovered.channel_states:
         own = by_id.get(id)
         if own is not None:
-            _restore_state(own, state)
+            own.luwid = bytes.fromhex(state["luwid"])
+            own.sequence = state["sequence"]
+            own.reset_sequence = state.get("reset_sequence", 0)
+            own.status = state.get("status", {})
         else:
             _restore_partner(core, id, state)
     for channel in channels.by_name.values():
         inhibit(core, channel.definition.transmission_queue)
     return _restore_batches(core, recovered)
-
-
-def _restore_state(channel: Channel, state: dict[str, Any]) -> None:
-    channel.luwid = bytes.fromhex(state["luwid"])
-    channel.sequence = state["sequence"]
-    channel.reset_sequence = state.get("reset_sequence", 0)
-    channel.status = state.get("status", {})
 
 
 def _restore_partner(core: Core, id: int, state: dict[str, Any]) -> None:

@@ -23,8 +23,7 @@ from postroom.model.channel import MAX_BATCH_MESSAGES
 
 
 def open_sending(core: Core, name: str, sink: Sink) -> SendingEnd:
-    """Bind the channel to its transmission queue, which nobody else may take from. Raises ChannelNotFound,
-    NotAllowed, ChannelInUse, QueueNotFound, AccessRefused."""
+    """Bind the channel to its transmission queue, which nobody else may take from."""
     channel = channels.find(core, name)
     if not channel.definition.sending:
         raise NotAllowed(f"channel {name!r} is a {channel.definition.type}: it doesn't send")

@@ -1,4 +1,5 @@
-"""Channels that start because something has landed on their transmission queue.
+"""Transmission queues that start a channel because something has landed there; and those that give nothing
+out, as MQ's GET(DISABLED): one of their channels is stopped.
 
 A channel that wants that has its queue *armed*, by name: the queue may be made later, or made anew. What is
 noticed is collected in `Channels.triggered` at the end of a turn; whoever runs the channels empties it.
@@ -7,7 +8,6 @@ noticed is collected in `Channels.triggered` at the end of a turn; whoever runs 
 from typing import final
 
 from postroom.manager.channels.channel import channels_of
-from postroom.manager.channels.get_inhibited import set_inhibited
 from postroom.manager.destinations.tables import DestinationListener, destinations_of
 from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.destination import Destination
@@ -35,10 +35,22 @@ def note_armed(core: Core, queue: Queue) -> None:
     queue.schedule.arm(queue.name in channels_of(core).armed)
 
 
-def notice(core: Core, queue: Queue) -> None:
-    """Something may have become available on ``queue``, which is armed."""
-    if queue.top_band() is not None:
-        channels_of(core).triggered.append(queue.name)
+def inhibit(core: Core, transmission_queue: str) -> None:
+    """Look anew whether the queue of that name, if there is one, gives nothing out."""
+    queue = destinations_of(core).queues.get(transmission_queue)
+    if queue is not None:
+        set_inhibited(core, queue)
+
+
+def set_inhibited(core: Core, queue: Queue) -> None:
+    """The same for a queue; it may have been made after its channel was stopped."""
+    stopped = any(
+        channel.stopped and channel.definition.transmission_queue == queue.name
+        for channel in channels_of(core).by_name.values()
+    )
+    if queue.switches.get_inhibited and not stopped:
+        core.agenda.woken.append(queue)
+    queue.switches.get_inhibited = stopped
 
 
 @final
@@ -56,5 +68,6 @@ class TriggerPart(TurnPart):
     """Channels are triggered."""
 
     def news(self, core: Core, destination: Destination) -> None:
-        if destination.schedule.armed and isinstance(destination, Queue):
-            notice(core, destination)
+        armed = destination.schedule.armed
+        if armed and isinstance(destination, Queue) and destination.top_band() is not None:
+            channels_of(core).triggered.append(destination.name)

@@ -1,30 +1,40 @@
-"""Messages that came through a channel and can't be put: what each asks for, and what is done about it.
+"""Messages that came through a channel and can't be put, and messages of a sending channel that can't travel:
+what each asks for, and what is done about it.
 
 Whatever becomes of such a message is part of its batch, or, of a fast one, done at once: its report, its dead
-letter, or the arrival that ends as soon as it is available (`undeliverable.discard`).
+letter, or the arrival that ends as soon as it is available (`undeliverable.discard`). At a sending end each
+is on the transmission queue, in a batch or held outside of them, and ends there.
 """
 
 from enum import IntEnum
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.amqp.message.message_head import scan_head
-from postroom.manager.channels.channel import ReceivingEnd
+from postroom.manager.channels import batches
+from postroom.manager.channels.channel import Batch, ReceivingEnd, SendingEnd
 from postroom.manager.channels.receiving_end import put_aside, put_in_batch, put_on
+from postroom.manager.consuming import settlement
 from postroom.manager.headers.dead_letter_header import header_for, with_dead_letter_header
 from postroom.manager.headers.transmission_header import take_transmission
 from postroom.manager.kernel import overrides
 from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.errors import NotAllowed
+from postroom.manager.kernel.transaction import Transaction
+from postroom.manager.kernel.transitions import step
 from postroom.manager.producing import discard
-from postroom.manager.producing.refusal import refusal_of
-from postroom.manager.producing.report_original import Original
+from postroom.manager.producing.put import refusal_of
+from postroom.manager.producing.report_checks import Original
+from postroom.manager.queues.placement import ended
 from postroom.manager.reports import reports
+from postroom.manager.undeliverable.child_entries import make_rewritten
 from postroom.model import mq
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
-from postroom.model.mq import Undelivered
+from postroom.model.mq import Undelivered, reason_name
 
 
 class Action(IntEnum):
@@ -102,9 +112,10 @@ def put_undelivered(
     """Do ``action`` about ``message``, which can't be put for the reason ``why``; what has to be put for it
     and can't be. Raises as `commit.make_room`."""
     if action is Action.PUT_REPORT:
-        return _put_report(core, end, message, why)
+        transaction = None if message.fast else end.transaction
+        return _put_report(core, message, take_transmission(message.body)[1], why, transaction)
     if action is Action.DEAD_LETTER:
-        return _put_dead_letter(core, end, message, why)
+        return _put_dead_letter(core, message, take_transmission(message.body)[1], why, end, None)
     if action is Action.RETURN_TO_SENDER:
         _end(core, end, message, n.EVENT_RETURN_TO_SENDER, why, {"report": int(message.report_serial)})
     else:
@@ -114,39 +125,49 @@ def put_undelivered(
 
 
 def _put_report(
-    core: Core, end: ReceivingEnd, message: ReceivedMessage, why: Undelivered
+    core: Core, message: ReceivedMessage, body: bytes, why: Undelivered, transaction: Transaction | None
 ) -> Undelivered | None:
     """Its exception report, in the batch. One that returns its message goes to its reply-to or nowhere: else
     the message itself is the dead letter."""
-    original = Original(take_transmission(message.body)[1])
-    transaction = None if message.fast else end.transaction
+    original = Original(body)
     made = reports.exception_report(core, original, message.head, why)
     if made is None:
         return None
-    head, sections = made
     put = reports.put_to if message.requested is OnFailure.RETURN else reports.put_somewhere
-    failure = put(core, original.reply_to, head, sections, transaction)
+    failure = put(core, original.reply_to, made[0], made[1], transaction)
     if failure is None:
         message.report_serial = core.ledger.next_position - 1
     return failure
 
 
 def _put_dead_letter(
-    core: Core, end: ReceivingEnd, message: ReceivedMessage, why: Undelivered
+    core: Core,
+    message: ReceivedMessage,
+    body: bytes,
+    why: Undelivered,
+    end: ReceivingEnd | None,
+    entry: Entry | None,
 ) -> Undelivered | None:
+    """What has come to ``end``, or waits to be sent as ``entry``, is a dead letter."""
     queue = reports.dead_letter_queue(core)
     if isinstance(queue, Undelivered):
         return queue
     own = core.options.queue_manager
     header = header_for(why.reason, why.queue, why.queue_manager or own, message.fields(), own, core.now_us)
-    sections = with_dead_letter_header(take_transmission(message.body)[1], header)
-    head = _head_of_letter(message.head, sections)
-    if queue.overrides is not None:
-        overrides.apply(core.now_us, queue.overrides, head)
+    header.expiry_ms = int(entry.expiry_us // 1000) if entry is not None else 0
+    sections = with_dead_letter_header(body, header)
+    head = message.head
+    if end is not None:
+        head = _head_of_letter(head, sections)
+        if queue.overrides is not None:
+            overrides.apply(core.now_us, queue.overrides, head)
     reason = refusal_of(core, queue, head, len(sections))
     if reason is not None:
         return Undelivered(reason[0], queue.name, own, reason[1])
-    put_on(core, end, queue, head, sections, message.sequence, message.origin_serial, message.fast)
+    if end is not None:
+        put_on(core, end, queue, head, sections, message.sequence, message.origin_serial, message.fast)
+    elif entry is not None:
+        make_rewritten(core, entry, queue, n.EVENT_DEAD_LETTER, sections)
     return None
 
 
@@ -179,3 +200,38 @@ def _end(
     else:
         entry = put_in_batch(core, end, queue, head, body, message.sequence, message.origin_serial)
         end.transaction.disposals[entry] = discard.Ending(event, detail)
+
+
+_ENDS: Final = {
+    Action.DEAD_LETTER: n.EVENT_DEAD_LETTER,
+    Action.RETURN_TO_SENDER: n.EVENT_RETURN_TO_SENDER,
+    Action.DISCARD: n.EVENT_DISCARD,
+    Action.DROP: n.EVENT_DISCARD,
+}
+
+
+def refuse(
+    core: Core, end: SendingEnd, action: Action, entry: Entry, message: ReceivedMessage, why: Undelivered
+) -> Undelivered | None:
+    """Do ``action`` about ``entry``, which can't travel for the reason ``why``; what has to be put for it and
+    can't be. ``message`` has its sections without a transmission header."""
+    owner = entry.owner
+    if end.closed or not (isinstance(owner, Batch) or owner is end.consumer):
+        raise NotAllowed(f"channel {end.channel.name!r}: message {entry.serial} isn't on its way by it")
+    if action is Action.PUT_REPORT:
+        return _put_report(core, message, message.body, why, None)
+    if action is Action.DEAD_LETTER:
+        failure = _put_dead_letter(core, message, message.body, why, None, entry)
+        if failure is not None:
+            return failure
+    if isinstance(owner, Batch):
+        batches.let_go(owner, entry)
+    else:
+        settlement.let_go(core, end.consumer, entry)
+    dropped: dict[str, object] = {"dropped": True} if action is Action.DROP else {}
+    detail = discard.detail_of(why, {"channel": end.channel.name, **dropped})
+    if _ENDS[action] == n.EVENT_DISCARD:
+        core.effects.discard(entry.queue.name, reason_name(why.reason), why.description)
+    step(core, entry, _ENDS[action], 0, 0, None, 0, detail)
+    ended(core, entry)
+    return None

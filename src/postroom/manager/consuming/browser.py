@@ -97,60 +97,27 @@ def _fetch(core: Core, queue: Queue, browser: Browser) -> None:
     request(core, wanted)
 
 
-def fetched(core: Core, browser: Browser, entries: list[Entry], bodies: list[Body]) -> None:
-    """Bodies of copies have come; entries that ended meanwhile may have none any more."""
-    browser.fetching = False
-    for copy, body in zip(entries, bodies, strict=True):
-        if isinstance(body, bytes) and len(body) == copy.body_len:
-            copy.body = body
-        else:  # the entry has ended meanwhile, and its body is gone; or it is damaged
-            browser.copies.remove(copy)
-    if not browser.closed:
-        browse(core, browser)
-
-
-@final
-class _Batch:
-    """Entries to copy, within the bounds of one batch."""
-
-    def __init__(self, limit: i64, limit_bytes: i64) -> None:
-        self.entries: list[Entry] = []
-        self.left = limit
-        self._bytes_left = limit_bytes
-
-    def add(self, entry: Entry) -> None:
-        self.entries.append(entry)
-        self.left -= 1
-        self._bytes_left -= entry.body_len
-
-    def full(self) -> bool:
-        return self.left <= 0 or self._bytes_left <= 0
-
-
 def _next_copies(core: Core, queue: Queue, browser: Browser) -> list[Entry]:
-    """Copies of the next entries, of the highest priority that has any; the cursor moves behind them."""
-    most = core.options.fetch_entries
-    batch = _Batch(
-        most if browser.selector is not None else min(browser.credit, most), core.options.fetch_bytes
-    )
+    """Copies of the next entries that haven't expired, of the highest priority that has any, within the
+    bounds of a batch; the cursor moves behind them."""
+    most: i64 = core.options.fetch_entries
+    left = most if browser.selector is not None else min(browser.credit, most)
+    bytes_left: i64 = core.options.fetch_bytes
+    copies: list[Entry] = []
     priority: i64 = PRIORITIES - 1
-    while priority >= 0 and not batch.entries:
-        if queue.bands[priority].count() > 0:
-            _fill(core, queue, browser, priority, batch)
+    while priority >= 0 and not copies:
+        behind = (browser.place[priority], browser.ordinal[priority])
+        for location in locations(queue, priority, *behind) if queue.bands[priority].count() > 0 else ():
+            entry = location.entry
+            browser.at(entry)
+            if entry.expiry_us == 0 or entry.expiry_us > core.now_us:
+                copies.append(entry.copy_for(browser))
+                left -= 1
+                bytes_left -= entry.body_len
+            if left <= 0 or bytes_left <= 0:
+                break
         priority -= 1
-    return [entry.copy_for(browser) for entry in batch.entries]
-
-
-def _fill(core: Core, queue: Queue, browser: Browser, priority: i64, batch: _Batch) -> None:
-    """Add what stands behind the cursor, objects and packed entries in one order, but nothing that is
-    expired."""
-    for location in locations(queue, priority, browser.place[priority], browser.ordinal[priority]):
-        entry = location.entry
-        browser.at(entry)
-        if entry.expiry_us == 0 or entry.expiry_us > core.now_us:
-            batch.add(entry)
-        if batch.full():
-            return
+    return copies
 
 
 @final
@@ -161,6 +128,14 @@ class BrowserPart(TurnPart):
         return entry.state == n.START and isinstance(entry.owner, Browser)
 
     def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
-        owner = entries[0].owner
-        assert isinstance(owner, Browser)
-        fetched(core, owner, entries, bodies)
+        """Bodies of copies have come; entries that ended meanwhile may have none any more."""
+        browser = entries[0].owner
+        assert isinstance(browser, Browser)
+        browser.fetching = False
+        for copy, body in zip(entries, bodies, strict=True):
+            if isinstance(body, bytes) and len(body) == copy.body_len:
+                copy.body = body
+            else:  # the entry has ended meanwhile, and its body is gone; or it is damaged
+                browser.copies.remove(copy)
+        if not browser.closed:
+            browse(core, browser)

@@ -6,8 +6,7 @@ from mypy_extensions import i64
 
 from postroom.manager.consuming.body_fetch import fetch_ahead, fetch_entry
 from postroom.manager.consuming.browser import Browser, browse
-from postroom.manager.consuming.eligibility import first_for, may_go
-from postroom.manager.consuming.selection import next_wanted
+from postroom.manager.consuming.selection import first_for, may_go, next_wanted
 from postroom.manager.consuming.unit_turns import catch_up, give_turns
 from postroom.manager.kernel.consumer import BulkReceiver, Consumer
 from postroom.manager.kernel.core import Core, TurnPart

@@ -179,10 +179,7 @@ def _close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
     for entry in held_in_order(consumer, True):
         come_back(core, entry, event, 0)
     consumer.held.clear()
-    if consumer.recorded:
-        core.holders.close(consumer.id, _CONSUMER)
-    else:
-        core.holders.ids.give_back(consumer.id)
+    core.holders.close(consumer.id, _CONSUMER, consumer.recorded)
     if consumer.excluded > 0:
         _lift_exclusions(queue, consumer)
     queue.schedule.active_us = core.now_us
@@ -228,8 +225,7 @@ def suspend_consumer(core: Core, consumer: Consumer, timeout_us: i64) -> bool:
 
 
 def resume_consumer(core: Core, consumer: Consumer, sink: Sink) -> list[Entry]:
-    """The link is back, as ``sink``; returns what it still holds, in order. Raises NotAllowed if it ran
-    out."""
+    """The link is back, as ``sink``; returns what it still holds, in order."""
     if not consumer.suspended or consumer.closed:
         raise NotAllowed(f"the consumer of queue {consumer.queue.name!r} is not suspended (any more)")
     consumer.suspended = False
@@ -260,27 +256,25 @@ def detach_all(core: Core, queue: Queue, condition: str, description: str) -> No
         core.effects.detached.append(Detach(reader.sink, condition, description))
 
 
-def on_time(core: Core, queue: Queue) -> None:
-    """End back-offs and suspensions whose time is over."""
-    for consumer in list(queue.attached.consumers):
-        if consumer.backoff_us != 0:
-            if consumer.backoff_us <= core.now_us:
-                consumer.backoff_us = 0
-                refresh(core, consumer)
-                core.agenda.woken.append(queue)
-            else:
-                core.agenda.set_alarm(queue, consumer.backoff_us)
-        if consumer.suspended:
-            if consumer.suspended_until_us <= core.now_us:
-                close_reader(core, consumer, True)
-            else:
-                core.agenda.set_alarm(queue, consumer.suspended_until_us)
-
-
 @final
 class ConsumerPart(TurnPart):
     """Consumers that waited go on."""
 
     def destination_due(self, core: Core, destination: Destination) -> None:
-        if isinstance(destination, Queue):
-            on_time(core, destination)
+        """End back-offs and suspensions whose time is over."""
+        if not isinstance(destination, Queue):
+            return
+        queue = destination
+        for consumer in list(queue.attached.consumers):
+            if consumer.backoff_us != 0:
+                if consumer.backoff_us <= core.now_us:
+                    consumer.backoff_us = 0
+                    refresh(core, consumer)
+                    core.agenda.woken.append(queue)
+                else:
+                    core.agenda.set_alarm(queue, consumer.backoff_us)
+            if consumer.suspended:
+                if consumer.suspended_until_us <= core.now_us:
+                    close_reader(core, consumer, True)
+                else:
+                    core.agenda.set_alarm(queue, consumer.suspended_until_us)

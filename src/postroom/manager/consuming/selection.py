@@ -3,6 +3,9 @@
 A consumer with a selector takes the first wanted entry that everything before has been judged of. Judging
 needs the message's sections; those of stored messages that aren't in memory are read ahead in batches. What
 one turn may judge is bounded; the rest follows in the next.
+
+`may_go` is the one place that says which entry may go to which consumer: an entry that a consumer has called
+undeliverable doesn't come to it again; the messages of a group go to the consumer that has the group.
 """
 
 import heapq
@@ -14,16 +17,17 @@ from mypy_extensions import i64
 from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
 from postroom.ledger.storage.body_requests import Body
 from postroom.manager.consuming.body_fetch import readable, request, wait_for_durable
-from postroom.manager.consuming.eligibility import may_go
 from postroom.manager.consuming.unit_turns import catch_up
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import SelectorRefused
 from postroom.manager.kernel.memory import keep_body
+from postroom.manager.kernel.outgoing_sections import fields_of
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.entry_lookup import find_again, pick
-from postroom.manager.queues.placement import put_back_packed, take_packed
+from postroom.manager.queues.message_groups import GROUP_WINDOW
+from postroom.manager.queues.placement import put_back_packed, refill, take_packed
 from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
 from postroom.manager.queues.selector_cursor import (
     Key,
@@ -33,7 +37,6 @@ from postroom.manager.queues.selector_cursor import (
     search_memory_of,
     verdict_on,
 )
-from postroom.manager.queues.selector_evaluation import judge
 from postroom.manager.undeliverable.dead_letters import discard_damaged
 from postroom.manager.undeliverable.expiry import expire, expire_available, expired
 from postroom.manager.undeliverable.unreadable_bodies import without_body
@@ -86,6 +89,36 @@ def leave_cursor(cursor: SelectorCursor) -> None:
         longest.closed = True
         longest.rest()
         del queue.selectors.cursors[longest.selector.text]
+
+
+def may_go(queue: Queue, consumer: Consumer, entry: Entry, body: bytes | None) -> bool:
+    """Whether ``entry`` may go to ``consumer``, as far as can be said without its body where that is None."""
+    if entry.excluded is not None and consumer.id in entry.excluded:
+        return False
+    groups = queue.groups
+    if groups is None or body is None:
+        return True
+    return groups.may_go(consumer, groups.bucket_of(entry, body))
+
+
+def first_for(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
+    """The first available entry that may go to ``consumer``, or that must be read to say so."""
+    limit: i64 = consumer.excluded + 1
+    if queue.groups is not None:
+        limit += GROUP_WINDOW
+    priority: i64 = PRIORITIES - 1
+    while priority >= 0:
+        band = queue.bands[priority]
+        if band.backlog.count > 0:
+            refill(core, queue, band)
+        front = band.first()
+        if front is not None and may_go(queue, consumer, front, front.body):
+            return front
+        for entry in band.after(-1, 0, limit) if front is not None else []:
+            if may_go(queue, consumer, entry, entry.body):
+                return entry
+        priority -= 1
+    return None
 
 
 # The next entry.
@@ -209,6 +242,12 @@ def _may_judge(core: Core, cursor: SelectorCursor) -> bool:
     return False
 
 
+def _judge(cursor: SelectorCursor, entry: Entry, body: bytes) -> bool:
+    """Whether the selector wants the entry; asked once for each."""
+    cursor.judgements += 1
+    return cursor.selector.matches(fields_of(entry, body))
+
+
 def _judge_object(core: Core, cursor: SelectorCursor, entry: Entry, missing: list[Entry]) -> None:
     """Judge an object unless that has been done, or put it among those whose body is ``missing``."""
     key = key_of(entry)
@@ -219,7 +258,7 @@ def _judge_object(core: Core, cursor: SelectorCursor, entry: Entry, missing: lis
             missing.append(entry)
             return
         core.budget.judgements -= 1
-        verdict = 1 if judge(cursor, entry, body or b"") else 0
+        verdict = 1 if _judge(cursor, entry, body or b"") else 0
         note_verdict(entry, cursor, verdict == 1)
     if verdict == 1:
         cursor.wants(entry.priority, key, None)
@@ -308,7 +347,7 @@ def _judge_packed(core: Core, cursor: SelectorCursor, entry: Entry, missing: lis
         missing.append(entry)
     else:
         core.budget.judgements -= 1
-        if judge(cursor, entry, b""):
+        if _judge(cursor, entry, b""):
             cursor.wants(entry.priority, key_of(entry), None)
     if not missing:
         cursor.at(entry.priority, entry.place, entry.ordinal)
@@ -353,32 +392,6 @@ def _request(
     return len(copies)
 
 
-def fetched(core: Core, cursor: SelectorCursor, copies: list[Entry], bodies: list[Body]) -> None:
-    """Bodies that `_request` asked for have come: judge, and let the queue be dispatched."""
-    _arrived(core, cursor)
-    if cursor.closed:
-        return
-    for copy, body in zip(copies, bodies, strict=True):
-        key = key_of(copy)
-        original = cursor.requested.pop(key, None)
-        if isinstance(body, LedgerCorrupt):
-            _without_body(core, cursor, copy, original, body)
-        elif len(body) == copy.body_len:  # else it has ended meanwhile, and its body is gone
-            _judge_read(core, cursor, copy, original, key, body)
-        if cursor.walking:
-            cursor.at(copy.priority, copy.place, copy.ordinal)
-    core.agenda.woken.append(cursor.queue)
-
-
-def _arrived(core: Core, cursor: SelectorCursor) -> None:
-    """Others may read now."""
-    memory = cursor.memory
-    memory.reading_bytes -= cursor.requested_bytes
-    cursor.requested_bytes = 0
-    core.agenda.woken.extend(memory.waiting.values())
-    memory.waiting = {}
-
-
 def _without_body(
     core: Core, cursor: SelectorCursor, copy: Entry, original: Entry | None, damage: LedgerCorrupt
 ) -> None:
@@ -402,7 +415,7 @@ def _judge_read(
     needed = verdict == 1
     if verdict < 0:
         core.budget.judgements -= 1
-        verdict = 1 if judge(cursor, copy, body) else 0
+        verdict = 1 if _judge(cursor, copy, body) else 0
         if original is not None:
             note_verdict(original, cursor, verdict == 1)
     if verdict == 1:
@@ -417,6 +430,24 @@ class SelectorPart(TurnPart):
         return entry.state == n.START and isinstance(entry.owner, SelectorCursor)
 
     def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
-        owner = entries[0].owner
-        assert isinstance(owner, SelectorCursor)
-        fetched(core, owner, entries, bodies)
+        """Bodies that `_request` asked for have come: judge, and let the queue be dispatched."""
+        cursor = entries[0].owner
+        assert isinstance(cursor, SelectorCursor)
+        # others may read now
+        memory = cursor.memory
+        memory.reading_bytes -= cursor.requested_bytes
+        cursor.requested_bytes = 0
+        core.agenda.woken.extend(memory.waiting.values())
+        memory.waiting = {}
+        if cursor.closed:
+            return
+        for copy, body in zip(entries, bodies, strict=True):
+            key = key_of(copy)
+            original = cursor.requested.pop(key, None)
+            if isinstance(body, LedgerCorrupt):
+                _without_body(core, cursor, copy, original, body)
+            elif len(body) == copy.body_len:  # else it has ended meanwhile, and its body is gone
+                _judge_read(core, cursor, copy, original, key, body)
+            if cursor.walking:
+                cursor.at(copy.priority, copy.place, copy.ordinal)
+        core.agenda.woken.append(cursor.queue)

@@ -12,7 +12,7 @@ from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import stored
 from postroom.manager.queues.band import Band
-from postroom.manager.queues.held_lookup import held_entries
+from postroom.manager.queues.entry_lookup import held_entries
 from postroom.manager.queues.placement import take_out, take_packed, wait_for_turn
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.units_of_order import Units
@@ -108,15 +108,6 @@ def _request_some_ordered(queue: Queue, units: Units) -> None:
             units.request(entry)
 
 
-def names_read(core: Core, units: Units, copies: list[Entry], bodies: list[Body]) -> None:
-    """The bodies that `_find_out` asked for; a damaged one names no unit."""
-    units.requested = 0
-    for copy, body in zip(copies, bodies, strict=True):
-        if isinstance(body, bytes) and len(body) == copy.body_len:
-            units.join(int(copy.serial), body)
-    core.agenda.woken.append(copies[0].queue)
-
-
 def _judge(core: Core, queue: Queue, units: Units) -> None:
     """All units are known (again): what became available meanwhile waits for its turn, or has it."""
     places, units.undecided = units.undecided, []
@@ -169,6 +160,11 @@ class UnitOfOrderPart(TurnPart):
         return entry.state == n.START and isinstance(entry.owner, Units)
 
     def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
-        owner = entries[0].owner
-        assert isinstance(owner, Units)
-        names_read(core, owner, entries, bodies)
+        """The bodies that `_find_out` asked for; a damaged one names no unit."""
+        units = entries[0].owner
+        assert isinstance(units, Units)
+        units.requested = 0
+        for copy, body in zip(entries, bodies, strict=True):
+            if isinstance(body, bytes) and len(body) == copy.body_len:
+                units.join(int(copy.serial), body)
+        core.agenda.woken.append(entries[0].queue)

@@ -79,10 +79,7 @@ def _check_creation(core: Core, name: str, kind: str, other_kind: str) -> None:
 
 def create(core: Core, definition: QueueDefinition) -> Destination:
     """Create a queue, topic or subscription and write it to the ledger; the same definition again returns
-    what is there.
-
-    Raises QueueExists, NameNotAllowed, DefinitionInvalid, LimitExceeded.
-    """
+    what is there."""
     destinations = destinations_of(core)
     existing = destinations.queues.get(definition.name) or destinations.topics.get(definition.name)
     if existing is not None:
@@ -120,8 +117,7 @@ def _make(core: Core, definition: QueueDefinition) -> Destination:
 
 
 def update(core: Core, definition: QueueDefinition) -> Destination:
-    """Give the queue or topic of that name another definition. Raises QueueNotFound, DefinitionInvalid,
-    QueueInUse."""
+    """Give the queue or topic of that name another definition."""
     destinations = destinations_of(core)
     of_kind: Mapping[str, Destination] = (
         destinations.topics if definition.kind == KIND_TOPIC else destinations.queues
@@ -181,8 +177,7 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Destination:
     tap.note_leased(core, queue)
     if isinstance(queue, Subscription):
         routing.enrol(core, queue)
-    if id >= destinations.next_id:
-        destinations.next_id = id + 1
+    destinations.take_id(id)
     if definition.auto_created:
         destinations.auto_created += 1
     return queue
@@ -211,7 +206,7 @@ def remove(core: Core, queue: Destination, detail: bytes = b"") -> None:
         del destinations.topics[queue.name]
     else:
         del destinations.queues[queue.name]
-        core.counters.removed.add(queue.statistics)
+        core.counters.removed.add_all(queue.statistics)
     if isinstance(queue, Subscription):
         routing.dismiss(core, queue)
     for listener in destinations.listeners:
@@ -219,17 +214,13 @@ def remove(core: Core, queue: Destination, detail: bytes = b"") -> None:
     tap.forget(core, queue)
     del core.destinations[int(queue.id)]
     queue.deleted = True
-    _detach_producers(core, queue)
-    if queue.definition.auto_created:
-        destinations.auto_created -= 1
-
-
-def _detach_producers(core: Core, queue: Destination) -> None:
-    """Nothing that they send goes to another queue of the name: whoever wants that attaches anew."""
+    # nothing that they send goes to another queue of the name: whoever wants that attaches anew
     for producer in queue.producers:
         if producer.sink is not None:
             core.effects.detached.append(Detach(producer.sink, QueueDeleted.condition, queue.deleted_text()))
     queue.producers = {}
+    if queue.definition.auto_created:
+        destinations.auto_created -= 1
 
 
 def target(core: Core, queue: Destination, name: str) -> Destination | None:

@@ -60,7 +60,7 @@ def route_of(core: Core, topic: Topic) -> Route:
 def _find(core: Core, topic: Topic) -> Route:
     subscriptions = subscriptions_of(core)
     queues = subscriptions.patterns.matching(topic.name)
-    queues.sort(key=_by_id)
+    queues.sort(key=lambda queue: int(queue.id))
     route = Route(queues, subscriptions.route_version)
     for queue in queues:
         if queue.choosy():
@@ -74,10 +74,6 @@ def _find(core: Core, topic: Topic) -> Route:
     return route
 
 
-def _by_id(queue: Subscription) -> int:
-    return int(queue.id)
-
-
 def slows_down(core: Core, queue: Destination) -> bool:
     """Whether ``queue`` is above a threshold, or, of a topic, a subscription to it is."""
     if not isinstance(queue, Topic):
@@ -88,11 +84,6 @@ def slows_down(core: Core, queue: Destination) -> bool:
         if meter is not None and meter.armed:
             return True
     return False
-
-
-def members_of(queues: list[Subscription]) -> bytes:
-    """Their ids as a routing set has them."""
-    return b"".join([queue.member for queue in queues])
 
 
 def wanting(queues: list[Subscription], fields: MessageFields, container: str) -> list[Subscription]:
@@ -114,7 +105,7 @@ def set_of(core: Core, route: Route, takers: list[Subscription]) -> i64:
     is_whole = takers is route.queues
     found = route.set if is_whole else None
     if found is None or found.dropped:
-        found = subscriptions_of(core).routing_sets.find(members_of(takers))
+        found = subscriptions_of(core).routing_sets.find(b"".join([queue.member for queue in takers]))
         if is_whole:
             route.set = found
     return found.id

@@ -13,7 +13,6 @@ lifted or the broker restarts, and beyond that if it was meant to (``durably_pau
 a destination starts with else, its definition says, too.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from postroom.manager.destinations.tables import destinations_of
@@ -33,38 +32,25 @@ SWITCH_ATTRIBUTES: Final = tuple(f"{switch}_{what}" for switch in SWITCHES for w
 DEFAULT: Final = "default"
 
 
-@dataclass(frozen=True)
-class _Switches:
-    """All three, as they are at a start."""
-
-    production: bool
-    insertion: bool
-    consumption: bool
-
-
 def at_startup(core: Core, queue: Destination) -> None:
     """Set the switches of a destination that comes into being, or back after a restart."""
     topic = destinations_of(core).topics.get(queue.topic) if isinstance(queue, Subscription) else None
-    if topic is not None:
-        switches = _Switches(
-            topic.switches.production_paused,
-            topic.switches.insertion_paused,
-            topic.switches.consumption_paused,
-        )
-    else:
-        switches = _defined(core, queue.definition)
+    paused = _defined(core, queue.definition) if topic is None else _paused(topic)
     durably = queue.definition.durably_paused.split()
-    queue.switches.production_paused = switches.production or PRODUCTION in durably
-    queue.switches.insertion_paused = switches.insertion or INSERTION in durably
-    queue.switches.consumption_paused = switches.consumption or CONSUMPTION in durably
-    queue.switches.closed_to_puts = queue.switches.production_paused or queue.switches.insertion_paused
+    for switch, on in zip(SWITCHES, paused, strict=True):
+        turn(queue, switch, on or switch in durably)
 
 
-def _defined(core: Core, definition: QueueDefinition) -> _Switches:
+def _paused(queue: Destination) -> tuple[bool, bool, bool]:
+    switches = queue.switches
+    return (switches.production_paused, switches.insertion_paused, switches.consumption_paused)
+
+
+def _defined(core: Core, definition: QueueDefinition) -> tuple[bool, bool, bool]:
     """What the definition says, else that of auto-created queues, else the queue manager's option."""
     both = [definition, core.options.queue_defaults]
     options = core.options
-    return _Switches(
+    return (
         _chosen([each.production_paused_at_startup for each in both], options.production_paused_at_startup),
         _chosen([each.insertion_paused_at_startup for each in both], options.insertion_paused_at_startup),
         _chosen([each.consumption_paused_at_startup for each in both], options.consumption_paused_at_startup),
@@ -92,12 +78,7 @@ def turn(queue: Destination, switch: str, paused: bool) -> None:
 def switches_of(queue: Destination) -> dict[str, object]:
     """As the management node shows them: flags, and WebLogic's words for the states."""
     shown: dict[str, object] = {}
-    paused = (
-        queue.switches.production_paused,
-        queue.switches.insertion_paused,
-        queue.switches.consumption_paused,
-    )
-    for switch, on in zip(SWITCHES, paused, strict=True):
+    for switch, on in zip(SWITCHES, _paused(queue), strict=True):
         shown[f"{switch}_paused"] = on
         shown[f"{switch}_state"] = f"{switch.capitalize()}-{'Paused' if on else 'Enabled'}"
     return shown

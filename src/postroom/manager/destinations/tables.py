@@ -42,6 +42,10 @@ class Destinations:
         self.tapped: i64 = 0
         """How many of them all have `Destination.taps`."""
 
+    def take_id(self, id: i64) -> None:
+        """It belongs to a destination, a quota or a remote queue now."""
+        self.next_id = max(self.next_id, id + 1)
+
 
 def destinations_of(core: Core) -> Destinations:
     """Those of a queue manager."""

@@ -6,6 +6,7 @@ encoding and character set, which MQ moves from the message's descriptor into th
 both.
 """
 
+from dataclasses import dataclass
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -13,7 +14,6 @@ from mypy_extensions import i64
 from postroom.amqp.encoding.types import Int, Timestamp
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.amqp.message.message_head import merge_annotations
-from postroom.amqp.message.rewrite import take_annotation
 from postroom.manager.headers.mq_properties import (
     CHARACTER_SET,
     ENCODING,
@@ -46,66 +46,37 @@ _EXPIRY: Final = "expiry"
 
 
 @final
+@dataclass
 class DeadLetterHeader:
     """Why and where to, what the message is, and who put it on the dead-letter queue."""
 
-    __slots__ = (
-        "ccsid",
-        "encoding",
-        "expiry_ms",
-        "format",
-        "put_appl_name",
-        "put_appl_type",
-        "put_date",
-        "put_time",
-        "queue",
-        "queue_manager",
-        "reason",
-    )
-
-    def __init__(self, reason: int, queue: str, queue_manager: str) -> None:
-        self.reason = reason
-        """MQRC_ or MQFB_."""
-        self.queue = queue
-        self.queue_manager = queue_manager
-        self.format = ""
-        """Of the message; "" if it doesn't say."""
-        self.encoding: int = NATIVE_ENCODING
-        self.ccsid: int = UTF_8
-        self.put_appl_type: int = PUT_BY_QUEUE_MANAGER
-        self.put_appl_name = ""
-        self.put_date = ""
-        """YYYYMMDD, UTC."""
-        self.put_time = ""
-        """HHMMSSTH, UTC."""
-        self.expiry_ms = 0
-        """When the message would have expired, since 1970; 0: never. MQDLH has no field for it."""
+    reason: int
+    """MQRC_ or MQFB_."""
+    queue: str
+    queue_manager: str
+    format: str = ""
+    """Of the message; "" if it doesn't say."""
+    encoding: int = NATIVE_ENCODING
+    ccsid: int = UTF_8
+    put_appl_type: int = PUT_BY_QUEUE_MANAGER
+    put_appl_name: str = ""
+    put_date: str = ""
+    """YYYYMMDD, UTC."""
+    put_time: str = ""
+    """HHMMSSTH, UTC."""
+    expiry_ms: int = 0
+    """When the message would have expired, since 1970; 0: never. MQDLH has no field for it."""
 
     def annotation(self) -> dict[str, object]:
         """As the message annotation `DEAD_LETTER` has it."""
-        values: tuple[object, ...] = self._values()
+        what = (self.reason, self.queue, self.queue_manager, self.format, self.encoding, self.ccsid)
+        by_whom = (self.put_appl_type, self.put_appl_name, self.put_date, self.put_time)
         values_by_name: dict[str, object] = {}
-        for name, value in zip(_NAMES, values, strict=True):
+        for name, value in zip(_NAMES, (*what, *by_whom), strict=True):
             values_by_name[name] = Int(value) if isinstance(value, int) else value
         if self.expiry_ms != 0:
             values_by_name[_EXPIRY] = Timestamp(self.expiry_ms)
         return values_by_name
-
-    def _values(self) -> tuple[object, ...]:
-        what = (self.reason, self.queue, self.queue_manager, self.format, self.encoding, self.ccsid)
-        return (*what, self.put_appl_type, self.put_appl_name, self.put_date, self.put_time)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, DeadLetterHeader) and self._all() == other._all()
-
-    def __hash__(self) -> int:
-        return hash(self._all())
-
-    def __repr__(self) -> str:
-        return f"DeadLetterHeader{self._all()!r}"
-
-    def _all(self) -> tuple[object, ...]:
-        return (*self._values(), self.expiry_ms)
 
 
 def header_for(
@@ -128,19 +99,18 @@ def with_dead_letter_header(stored: bytes, header: DeadLetterHeader) -> bytes:
     return merge_annotations(stored, {DEAD_LETTER: header.annotation()})
 
 
-def take_dead_letter_header(stored: bytes) -> tuple[DeadLetterHeader | None, bytes]:
-    """The header and the sections without it; None where there is none, or none that can be read."""
-    value, rest = take_annotation(stored, DEAD_LETTER)
-    return header_of(value), rest
-
-
 def header_of(value: object) -> DeadLetterHeader | None:
     """The header in the value of its annotation; what it leaves out has its default. None for anything that
     is no header."""
     if not isinstance(value, dict):
         return None
     reason, queue, queue_manager = value.get("reason"), value.get("queue"), value.get("queue-manager")
-    if not _is_number(reason) or not isinstance(queue, str) or not isinstance(queue_manager, str):
+    if (
+        not isinstance(reason, int)
+        or isinstance(reason, bool)
+        or not isinstance(queue, str)
+        or not isinstance(queue_manager, str)
+    ):
         return None
     header = DeadLetterHeader(_number(reason, 0), queue, queue_manager)
     header.format = _text(value.get("format"), "")
@@ -152,10 +122,6 @@ def header_of(value: object) -> DeadLetterHeader | None:
     header.put_time = _text(value.get("put-time"), "")
     header.expiry_ms = _time_ms(value.get(_EXPIRY))
     return header
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _number(value: object, default: int) -> int:

@@ -74,11 +74,6 @@ _known: dict[bytes, TransmissionHeader] = {}
 """By key and value."""
 
 
-def with_transmission(stored: bytes, header: TransmissionHeader) -> bytes:
-    """The sections with the header on."""
-    return header.put_on(stored)
-
-
 def take_transmission(stored: bytes) -> tuple[TransmissionHeader | None, bytes]:
     """The header and the sections without it; None where there is none, or none that can be read."""
     item_end = _first_item_end(stored)

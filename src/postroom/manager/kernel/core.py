@@ -15,12 +15,10 @@ from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Effects
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.holders import Holders
-from postroom.manager.kernel.memory_use import MemoryUse
 from postroom.manager.kernel.options import ManagerOptions
-from postroom.manager.kernel.report_list import Reports
 from postroom.manager.kernel.statistics import Counters
 from postroom.manager.kernel.transaction import OpenTransactions
-from postroom.manager.kernel.turn_state import Agenda, Durability, TurnBudget
+from postroom.manager.kernel.turn_state import Agenda, Durability, MemoryUse, Reports, TurnBudget
 
 
 class TurnPart:

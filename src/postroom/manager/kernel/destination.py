@@ -45,20 +45,22 @@ class Limits:
         self.exclusive = definition.access == ACCESS_EXCLUSIVE
         own: i64 = definition.max_message_bytes
         self.max_message_bytes = own if 0 <= own < max_message_bytes else max_message_bytes
-        self.max_ttl_us = definition.max_ttl_ms * 1000 if definition.max_ttl_ms >= 0 else -1
+        self.max_ttl_us = _us(definition.max_ttl_ms)
         self.respects_ttl = definition.respect_ttl
         own_unsettled: i64 = definition.max_unsettled_per_consumer
         self.max_unsettled = own_unsettled if own_unsettled >= 0 else NO_BOUND
         self.redelivery_limit = definition.redelivery_limit
-        delay_ms: i64 = definition.redelivery_delay_ms
-        self.redelivery_delay_us = delay_ms * 1000 if delay_ms >= 0 else -1
+        self.redelivery_delay_us = _us(definition.redelivery_delay_ms)
         self.redelivery_growth = definition.redelivery_delay_multiplier_percent
-        longest_ms: i64 = definition.max_redelivery_delay_ms
-        self.max_redelivery_delay_us = longest_ms * 1000 if longest_ms >= 0 else -1
+        self.max_redelivery_delay_us = _us(definition.max_redelivery_delay_ms)
         self.lost_link_counts = definition.lost_link_counts
         self.undo_counts = definition.undo_counts
         redirects = definition.expiration_policy == POLICY_REDIRECT
         self.expiry_target = (definition.expiry_queue or definition.dead_letter_queue) if redirects else ""
+
+
+def _us(limit_ms: i64) -> i64:
+    return limit_ms * 1000 if limit_ms >= 0 else -1
 
 
 @final
@@ -77,7 +79,7 @@ class Switches:
 
 @final
 class QuotaAssignment:
-    """What limits a destination; `producing.quota_registry` makes it of the definition."""
+    """What limits a destination; `producing.quotas` makes it of the definition."""
 
     def __init__(self) -> None:
         self.pool: Pool | None = None
@@ -199,9 +201,7 @@ class Destination:
     def _take(self, definition: QueueDefinition, max_message_bytes: i64) -> None:
         self.definition = definition
         self.limits.define(definition, max_message_bytes)
-        self._size_duplicates(definition.duplicate_window)
-
-    def _size_duplicates(self, size: i64) -> None:
+        size = definition.duplicate_window
         if size == 0:
             self.duplicates = None
         elif self.duplicates is None:

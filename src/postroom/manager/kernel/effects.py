@@ -8,6 +8,7 @@ unblocked, deliveries, drained, replies.
 ``provisional``, which promises nothing that the disk would have to keep.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64, mypyc_attr
@@ -143,53 +144,45 @@ class Reply:
 
 
 @final
+@dataclass(eq=False)
 class Detach:
     """The queue manager ends the consumer or producer of this sink (queue deleted, …); what a consumer held
     has gone back already."""
 
-    __slots__ = ("condition", "description", "sink")
-
-    def __init__(self, sink: Sink, condition: str, description: str) -> None:
-        self.sink = sink
-        self.condition = condition
-        self.description = description
+    sink: Sink
+    condition: str
+    description: str
 
 
 @final
+@dataclass(eq=False)
 class Crossed:
     """A queue has passed a threshold: ``what`` is "messages" or "bytes", ``value`` what there is now."""
 
-    __slots__ = ("armed", "queue", "threshold", "value", "what")
-
-    def __init__(self, queue: str, what: str, armed: bool, value: i64, threshold: i64) -> None:
-        self.queue = queue
-        self.what = what
-        self.armed = armed
-        self.value: i64 = value
-        self.threshold: i64 = threshold
+    queue: str
+    what: str
+    armed: bool
+    value: i64
+    threshold: i64
 
 
 @final
+@dataclass(eq=False)
 class Warned:
     """A message for ``queue`` was accepted, but not all that it asks for is done: ``text`` says what not."""
 
-    __slots__ = ("queue", "text")
-
-    def __init__(self, queue: str, text: str) -> None:
-        self.queue = queue
-        self.text = text
+    queue: str
+    text: str
 
 
 @final
+@dataclass(eq=False)
 class Alarm:
     """Somebody has lost what they had: ``event`` is the log's name for it, ``name`` whose it was."""
 
-    __slots__ = ("event", "name", "text")
-
-    def __init__(self, event: str, name: str, text: str) -> None:
-        self.event = event
-        self.name = name
-        self.text = text
+    event: str
+    name: str
+    text: str
 
 
 @final
@@ -208,24 +201,6 @@ class Discarded:
 @final
 class Effects:
     """Everything one turn wants done."""
-
-    __slots__ = (
-        "accepted",
-        "alarms",
-        "crossed",
-        "deliveries",
-        "detached",
-        "discarded",
-        "drained",
-        "fetches",
-        "id_reads",
-        "provisional",
-        "rejected",
-        "replies",
-        "settled",
-        "unblocked",
-        "warned",
-    )
 
     def __init__(self) -> None:
         self.accepted: list[TokenRange] = []

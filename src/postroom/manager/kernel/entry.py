@@ -24,38 +24,6 @@ class Entry:
     first made it available, and rank within that event. They are kept when the entry returns.
     """
 
-    __slots__ = (
-        "annotations",
-        "band_part",
-        "body",
-        "body_len",
-        "body_offset",
-        "body_serial",
-        "causes",
-        "counted",
-        "delivery_count",
-        "due_us",
-        "excluded",
-        "expiry_us",
-        "failure_count",
-        "fetching",
-        "flags",
-        "group",
-        "held_since",
-        "holder",
-        "holder_kind",
-        "noted",
-        "ordinal",
-        "owner",
-        "place",
-        "priority",
-        "queue",
-        "releases",
-        "serial",
-        "state",
-        "verdicts",
-    )
-
     def __init__(
         self,
         queue: "Destination",
@@ -171,7 +139,11 @@ def unpacked(queue: "Destination", packed: PackedEntry) -> Entry:
     entry.delivery_count = packed.delivery_count
     entry.failure_count = packed.failure_count
     if queue.annotated is not None:
-        annotation = queue.annotated.get(int(packed.serial))
-        if annotation is not None:
-            entry.annotations = annotation.values
+        entry.annotations = annotations_of(queue, packed.serial)
     return entry
+
+
+def annotations_of(queue: "Destination", serial: i64) -> dict[str, object] | None:
+    """What stands in the ledger beside the body of that entry."""
+    annotation = queue.annotated.get(int(serial)) if queue.annotated is not None else None
+    return annotation.values if annotation is not None else None

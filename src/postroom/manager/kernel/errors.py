@@ -19,8 +19,38 @@ class ManagerError(Exception):
         """What a program needs to know of it: the body of a management node's refusal."""
 
 
-class QueueNotFound(ManagerError):
+class NotFound(ManagerError):
+    """Something isn't there, under the name by which it was asked for."""
+
     condition = "amqp:not-found"
+
+
+class PreconditionFailed(ManagerError):
+    """It can't be as things are defined, or used, now."""
+
+    condition = "amqp:precondition-failed"
+
+
+class InvalidField(ManagerError):
+    """Something that was said can't be so."""
+
+    condition = "amqp:invalid-field"
+
+
+class IllegalState(ManagerError):
+    """It can't be done in this state."""
+
+    condition = "amqp:illegal-state"
+
+
+class ResourceLocked(ManagerError):
+    """Somebody else has it."""
+
+    condition = "amqp:resource-locked"
+
+
+class QueueNotFound(NotFound):
+    pass
 
 
 class QueueDeleted(ManagerError):
@@ -29,40 +59,28 @@ class QueueDeleted(ManagerError):
     condition = "amqp:resource-deleted"
 
 
-class QueueExists(ManagerError):
+class QueueExists(PreconditionFailed):
     """A queue of that name exists with another definition."""
 
-    condition = "amqp:precondition-failed"
 
-
-class ReportOptionsInvalid(ManagerError):
+class ReportOptionsInvalid(InvalidField):
     """A message asks for reports that can't be."""
 
-    condition = "amqp:invalid-field"
 
-
-class QueueInUse(ManagerError):
+class QueueInUse(PreconditionFailed):
     """Deletion was conditional (unused, empty), or somebody holds what may not be decided for them."""
 
-    condition = "amqp:precondition-failed"
 
-
-class SubscriptionInUse(ManagerError):
+class SubscriptionInUse(ResourceLocked):
     """A durable or shared subscription has a consumer that stands in the way."""
 
-    condition = "amqp:resource-locked"
 
-
-class NameUnknown(ManagerError):
+class NameUnknown(NotFound):
     """A name leads nowhere, or to a queue manager that nothing here leads to (MQRC_UNKNOWN_…)."""
 
-    condition = "amqp:not-found"
 
-
-class NameUnusable(ManagerError):
+class NameUnusable(PreconditionFailed):
     """What a name leads through is defined otherwise than it is used."""
-
-    condition = "amqp:precondition-failed"
 
 
 class NotForInput(ManagerError):
@@ -71,44 +89,32 @@ class NotForInput(ManagerError):
     condition = "amqp:not-allowed"
 
 
-class QuotaNotFound(ManagerError):
-    condition = "amqp:not-found"
+class QuotaNotFound(NotFound):
+    pass
 
 
-class QuotaExists(ManagerError):
+class QuotaExists(PreconditionFailed):
     """A quota of that name exists with another definition."""
 
-    condition = "amqp:precondition-failed"
 
-
-class QuotaInUse(ManagerError):
+class QuotaInUse(PreconditionFailed):
     """Destinations are under it."""
 
-    condition = "amqp:precondition-failed"
 
-
-class SwitchUnknown(ManagerError):
+class SwitchUnknown(InvalidField):
     """There is nothing of that name to pause."""
 
-    condition = "amqp:invalid-field"
 
-
-class DestinationPaused(ManagerError):
+class DestinationPaused(IllegalState):
     """It takes no messages: production or insertion is paused."""
 
-    condition = "amqp:illegal-state"
 
-
-class NameNotAllowed(ManagerError):
+class NameNotAllowed(InvalidField):
     """Empty, too long, reserved, or with characters that a name may not have."""
 
-    condition = "amqp:invalid-field"
 
-
-class DefinitionInvalid(ManagerError):
+class DefinitionInvalid(InvalidField):
     """A value of a definition is out of its range; ``key`` names the setting where it is one."""
-
-    condition = "amqp:invalid-field"
 
     def __init__(self, description: str, key: str = "") -> None:
         super().__init__(description)
@@ -125,28 +131,20 @@ class MessageTooLarge(ManagerError):
     condition = "amqp:link:message-size-exceeded"
 
 
-class AccessRefused(ManagerError):
+class AccessRefused(ResourceLocked):
     """The queue is taken exclusively, or has all the consumers it may have."""
 
-    condition = "amqp:resource-locked"
 
-
-class SelectorRefused(ManagerError):
+class SelectorRefused(InvalidField):
     """The text is no selector; the description says where and what was expected."""
 
-    condition = "amqp:invalid-field"
 
-
-class NotAllowed(ManagerError):
+class NotAllowed(IllegalState):
     """The queue or entry is in a state in which this can't be done."""
 
-    condition = "amqp:illegal-state"
 
-
-class NotHeld(ManagerError):
+class NotHeld(IllegalState):
     """An outcome for an entry that this consumer doesn't hold (any more)."""
-
-    condition = "amqp:illegal-state"
 
 
 class TransactionUnknown(ManagerError):
@@ -220,8 +218,8 @@ class SinkBranchSpoiled(ManagerError):
         self.refused = refused
 
 
-class SinkUnknown(ManagerError):
-    condition = "amqp:not-found"
+class SinkUnknown(NotFound):
+    pass
 
 
 class NoMatchingMessage(ManagerError):
@@ -236,44 +234,44 @@ class DuplicateMessage(ManagerError):
     condition = "postroom:duplicate-message"
 
 
-class CursorUnknown(ManagerError):
+class CursorUnknown(NotFound):
     """The cursor of a query is closed, or belongs to another queue."""
 
-    condition = "amqp:not-found"
 
-
-class OriginGone(ManagerError):
+class OriginGone(NotFound):
     """A message can't go back to where it came from: the queue has been deleted."""
 
-    condition = "amqp:not-found"
 
-
-class RequestInvalid(ManagerError):
+class RequestInvalid(InvalidField):
     """Something that the request needs is missing, or can't be so."""
 
-    condition = "amqp:invalid-field"
+
+class ChannelNotFound(NotFound):
+    pass
 
 
-class ChannelNotFound(ManagerError):
-    condition = "amqp:not-found"
-
-
-class ChannelExists(ManagerError):
+class ChannelExists(PreconditionFailed):
     """A channel of that name exists with another definition."""
 
-    condition = "amqp:precondition-failed"
 
-
-class ChannelInUse(ManagerError):
+class ChannelInUse(ResourceLocked):
     """It is running, or has a batch in doubt: stop or resolve it first."""
 
-    condition = "amqp:resource-locked"
+
+class PrincipalNotFound(NotFound):
+    pass
 
 
-class ChannelNotInDoubt(ManagerError):
+class PrincipalExists(PreconditionFailed):
+    """A user or role of that name exists."""
+
+
+class PrincipalInUse(ResourceLocked):
+    """Nobody could administer users any more, or it belongs to the configuration."""
+
+
+class ChannelNotInDoubt(IllegalState):
     """There is nothing to resolve."""
-
-    condition = "amqp:illegal-state"
 
 
 class ChannelSequenceError(ManagerError):
@@ -282,14 +280,12 @@ class ChannelSequenceError(ManagerError):
     condition = "postroom:sequence-error"
 
 
-class SparkSubscriptionNotFound(ManagerError):
-    condition = "amqp:not-found"
+class SparkSubscriptionNotFound(NotFound):
+    pass
 
 
-class SparkSubscriptionExists(ManagerError):
+class SparkSubscriptionExists(PreconditionFailed):
     """A Spark subscription of that name exists with another definition."""
-
-    condition = "amqp:precondition-failed"
 
 
 class CheckpointReplaced(ManagerError):

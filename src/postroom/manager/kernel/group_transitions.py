@@ -39,12 +39,7 @@ fixed(ASSIGNED, n.SPARK_SUBSCRIPTION, n.EVENT_RELEASE)  # `release_assigned` cha
 
 
 def groups_by(
-    entries: list[Entry],
-    state: i64,
-    holder_kind: i64,
-    event: i64,
-    after: i64 = n.NO_HOLDER,
-    causes: i64 = 0,
+    entries: list[Entry], state: i64, holder_kind: i64, event: i64, after: i64 = n.NO_HOLDER, causes: i64 = 0
 ) -> list[Group]:
     """What a decision says of ``entries``, all of them in ``state`` under a ``holder_kind``, that ``event``
     moves: one group for each queue. Then an ``after`` holds them, or nobody does, and they have these

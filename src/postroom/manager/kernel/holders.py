@@ -95,9 +95,10 @@ class Holders:
         """Write a holder of another kind to the ledger; ``detail`` is JSON."""
         self._ledger.record(_HOLDER_OPENED, 0, 0, id, kind, 0, detail)
 
-    def close(self, id: i64, kind: i64) -> None:
-        """What was recorded is no more."""
-        self._ledger.record(_HOLDER_CLOSED, 0, 0, id, kind, 0, b"")
+    def close(self, id: i64, kind: i64, recorded: bool) -> None:
+        """It is no more; it need not be in the ledger."""
+        if recorded:
+            self._ledger.record(_HOLDER_CLOSED, 0, 0, id, kind, 0, b"")
         self.ids.give_back(id)
 
 

@@ -4,7 +4,7 @@ from mypy_extensions import i64
 
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
-from postroom.manager.kernel.memory_use import SharedBody
+from postroom.manager.kernel.turn_state import SharedBody
 from postroom.model import numbers as n
 
 

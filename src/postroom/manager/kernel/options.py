@@ -300,6 +300,8 @@ class ManagerOptions:
     """Definitions of remote queues and aliases."""
     max_queues: int = 100_000
     max_quotas: int = 10_000
+    max_principals: int = 10_000
+    """Users and roles in the ledger."""
     max_auto_created_queues: int = 10_000
     """Auto-created topics are counted, too."""
     max_routing_sets: int = 1000

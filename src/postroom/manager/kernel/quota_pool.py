@@ -187,31 +187,21 @@ class Pool:
     def limited(self) -> bool:
         return self.max_messages >= 0 or self.max_bytes >= 0
 
-    def fits(self, size: i64) -> bool:
-        """Whether there is room for one message of ``size`` bytes."""
-        if self.max_messages >= 0 and self.messages >= self.max_messages:
+    def fits(self, count: i64, size: i64) -> bool:
+        """Whether there is room for ``count`` messages of ``size`` bytes together."""
+        if self.max_messages >= 0 and self.messages + count > self.max_messages:
             return False
         return self.max_bytes < 0 or self.bytes + size <= self.max_bytes
 
-    def fits_many(self, count: i64, size: i64) -> bool:
-        """Whether there is room for ``count`` messages of ``size`` bytes each."""
-        if self.max_messages >= 0 and self.messages + count > self.max_messages:
-            return False
-        return self.max_bytes < 0 or self.bytes + size * count <= self.max_bytes
-
-    def could_fit_many(self, count: i64, size: i64) -> bool:
+    def could_fit(self, count: i64, size: i64) -> bool:
         """Whether so many fit when nothing else is stored."""
         if 0 <= self.max_messages < count:
             return False
-        return self.max_bytes < 0 or size * count <= self.max_bytes
-
-    def could_fit(self, size: i64) -> bool:
-        """Whether such a message fits when nothing else is stored."""
-        return self.max_messages != 0 and (self.max_bytes < 0 or size <= self.max_bytes)
+        return self.max_bytes < 0 or size <= self.max_bytes
 
     def takes(self, size: i64) -> bool:
         """Whether a send that comes now may go in: there is room, and nobody whom it would overtake."""
-        return self.fits(size) and (self.preemptive or self.line.count == 0)
+        return self.fits(1, size) and (self.preemptive or self.line.count == 0)
 
     def next_send(self, passed: i64) -> "PoolWaiter | None":
         """Who may go in now; None while there is no room for whoever's turn it is.
@@ -227,7 +217,7 @@ class Pool:
         head = self.line.first()
         if head is None or head.order <= passed:
             return None
-        return head if head.is_next() and self.fits(head.size) else None
+        return head if head.is_next() and self.fits(1, head.size) else None
 
     def charge(self, count: i64, size: i64) -> None:
         self.messages += count

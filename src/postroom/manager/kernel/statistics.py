@@ -111,6 +111,9 @@ class HeldByAll:
         self.depth_bytes: i64 = 0
         self.high: i64 = 0
         self.high_bytes: i64 = 0
+        self._then: i64 = 0
+        """What was there before the start; likewise the next."""
+        self._then_bytes: i64 = 0
 
     def grow(self, count: i64, size: i64) -> None:
         """``count`` entries of ``size`` bytes together have come."""
@@ -120,6 +123,13 @@ class HeldByAll:
             self.high = self.depth
         if self.depth_bytes > self.high_bytes:
             self.high_bytes = self.depth_bytes
+
+    def restored(self, count: i64, size: i64) -> None:
+        """So many more were there before the start, whatever has become of the others since."""
+        self._then += count
+        self._then_bytes += size
+        self.high = max(self.high, self._then)
+        self.high_bytes = max(self.high_bytes, self._then_bytes)
 
     def shrink(self, count: i64, size: i64) -> None:
         """They have ended."""
@@ -170,13 +180,67 @@ class Beginning:
         }
 
 
+_ENDED: Final = tuple(outcome for outcome in Outcome if outcome > Outcome.CONSUMED)
+
+
+class Counted:
+    """What has been counted since the start or the last reset: of one queue, or of several together."""
+
+    def __init__(self) -> None:
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Count from 0."""
+        self.beginning = Beginning()
+        self.received: i64 = 0
+        self.received_bytes: i64 = 0
+        self.consumed: i64 = 0
+        self.ended: list[int] = [0] * len(Outcome)
+        """Entries ended, by outcome; CONSUMED is in `consumed`."""
+        self.ended_bytes: i64 = 0
+        """Of all that have ended, whatever the outcome."""
+        self.consumers_total: i64 = 0
+        self.blocked_total: i64 = 0
+        self.blocked_us: i64 = 0
+        """How long sends that don't wait for room any more have waited, together."""
+
+    def add_all(self, other: "Counted") -> None:
+        """Also what has been counted of another queue."""
+        self.beginning.add_other(other.beginning)
+        self.received += other.received
+        self.received_bytes += other.received_bytes
+        self.consumed += other.consumed
+        self.ended_bytes += other.ended_bytes
+        self.consumers_total += other.consumers_total
+        self.blocked_total += other.blocked_total
+        self.blocked_us += other.blocked_us
+        for outcome in _ENDED:
+            self.ended[outcome] += other.ended[outcome]
+
+    def counted(self) -> dict[str, int]:
+        """By the names that the management node and the command line show."""
+        shown: dict[str, int] = {
+            "messages_received": self.received,
+            "bytes_received": self.received_bytes,
+            "messages_consumed": self.consumed,
+            "messages_ended": self.consumed + sum(self.ended),
+            "bytes_ended": self.ended_bytes,
+            "consumers_total": self.consumers_total,
+            "blocked_sends_total": self.blocked_total,
+            "blocked_send_us": self.blocked_us,
+        }
+        for outcome in _ENDED:
+            shown[f"messages_{outcome.name.lower()}"] = self.ended[outcome]
+        return shown | self.beginning.shown()
+
+
 @final
-class Statistics:
+class Statistics(Counted):
     """The counters of one queue."""
 
     def __init__(self, held_by_all: HeldByAll) -> None:
+        super().__init__()
         self._held_by_all = held_by_all
-        self.beginning = Beginning()
         self.current: i64 = 0
         self.current_bytes: i64 = 0
         self.unacknowledged: i64 = 0
@@ -189,66 +253,55 @@ class Statistics:
         self.depth_bytes: i64 = 0
         self.high: i64 = 0
         self.high_bytes: i64 = 0
-        self.received: i64 = 0
-        self.received_bytes: i64 = 0
-        self.consumed: i64 = 0
-        self.ended: list[int] = [0] * len(Outcome)
-        """Entries ended since the start, by outcome; CONSUMED is in `consumed`."""
-        self.ended_bytes: i64 = 0
-        """Of all that have ended, whatever the outcome."""
         self.meter: HeldMeter | None = None
         """What watches the depth for quotas and thresholds; None where there are none."""
         self.blocked: i64 = 0
         """Sends that wait for room now; in no other counter."""
-        self.blocked_total: i64 = 0
-        self.blocked_us: i64 = 0
-        """How long those that don't wait any more have waited, together."""
         self.duplicates: i64 = 0
         """Messages accepted and dropped, for they had been sent before."""
         self.consumers: i64 = 0
         self.consumers_high: i64 = 0
-        self.consumers_total: i64 = 0
 
     def arrive(self, slot: i64, size: i64) -> None:
         """A new entry of ``size`` bytes begins in ``slot``."""
         self.received += 1
         self.received_bytes += size
-        self._come(slot, size)
+        self._come(slot, 1, size)
 
     def restore(self, slot: i64, size: i64) -> None:
         """An entry that was there before the start is counted again, but not as received."""
-        self.beginning.add(slot, 1, size)
-        self._come(slot, size)
+        self.restore_many(1, size, slot)
 
-    def _come(self, slot: i64, size: i64) -> None:
-        self.depth += 1
+    def restore_many(self, count: i64, size: i64, slot: i64 = CURRENT) -> None:
+        """``count`` entries of ``size`` bytes together were in ``slot`` before the start."""
+        self._begin_with(slot, count, size)
+        self._come(slot, count, size)
+
+    def _come(self, slot: i64, count: i64, size: i64) -> None:
+        self.depth += count
         self.depth_bytes += size
         if self.depth > self.high:
             self.high = self.depth
         if self.depth_bytes > self.high_bytes:
             self.high_bytes = self.depth_bytes
-        self._held_by_all.grow(1, size)
-        self._add(slot, 1, size)
-        if self.meter is not None:
-            self.meter.grow(1, size)
-
-    def restore_many(self, count: i64, size: i64, slot: i64 = CURRENT) -> None:
-        """``count`` entries of ``size`` bytes together were in ``slot`` before the start."""
-        self.beginning.add(slot, count, size)
-        self.depth += count
-        self.depth_bytes += size
         self._held_by_all.grow(count, size)
         self._add(slot, count, size)
-        self.high = self.depth
-        self.high_bytes = self.depth_bytes
         if self.meter is not None:
             self.meter.grow(count, size)
 
     def lost(self, slot: i64, outcome: i64, count: i64) -> None:
         """``count`` entries were in ``slot`` before the start, and have ended by it. Their bytes, which
         nobody has any more, are counted nowhere."""
-        self.beginning.add(slot, count, 0)
+        self._begin_with(slot, count, 0)
         self.ended[outcome] += count
+
+    def _begin_with(self, slot: i64, count: i64, size: i64) -> None:
+        """They were all there at the start, where the peak begins."""
+        then = self.beginning
+        then.add(slot, count, size)
+        self.high = max(self.high, then.current + then.pending)
+        self.high_bytes = max(self.high_bytes, then.current_bytes + then.pending_bytes)
+        self._held_by_all.restored(count, size)
 
     def move(self, before: i64, after: i64, size: i64) -> None:
         """An entry that goes on living changes its slot."""
@@ -258,17 +311,7 @@ class Statistics:
 
     def end(self, before: i64, outcome: i64, size: i64) -> None:
         """An entry ends."""
-        self._add(before, -1, -size)
-        self.depth -= 1
-        self.depth_bytes -= size
-        self._held_by_all.shrink(1, size)
-        self.ended_bytes += size
-        if outcome == n.OUTCOME_CONSUMED:
-            self.consumed += 1
-        else:
-            self.ended[outcome] += 1
-        if self.meter is not None:
-            self.meter.shrink(1, size)
+        self.end_many(before, outcome, 1, size)
 
     def move_many(self, before: i64, after: i64, count: i64, size: i64) -> None:
         """``count`` entries of ``size`` bytes together go on living in another slot."""
@@ -311,21 +354,15 @@ class Statistics:
 
     def reset(self, now_us: i64) -> None:
         """Start received, outcomes and peaks again; a peak starts at the present value."""
-        self.beginning = Beginning()
+        self.begin_again()
         self.beginning.since_us = now_us
         self.beginning.add(CURRENT, self.current, self.current_bytes)
         self.beginning.add(NOWHERE, self.depth - self.current, self.depth_bytes - self.current_bytes)
-        self.ended_bytes = 0
-        self.received = 0
-        self.received_bytes = 0
-        self.consumed = 0
-        self.ended = [0] * len(Outcome)
         self.high = self.depth
         self.high_bytes = self.depth_bytes
         self.consumers_high = self.consumers
         self.consumers_total = self.consumers
         self.blocked_total = self.blocked
-        self.blocked_us = 0
         self.duplicates = 0
         if self.meter is not None:
             self.meter.reset_times()
@@ -352,60 +389,14 @@ class Statistics:
         shown |= {
             "messages_high": self.high,
             "bytes_high": self.high_bytes,
-            "messages_received": self.received,
-            "bytes_received": self.received_bytes,
-            "messages_consumed": self.consumed,
             "blocked_sends": self.blocked,
-            "blocked_sends_total": self.blocked_total,
-            "blocked_send_us": self.blocked_us,
             "duplicates_dropped": self.duplicates,
             "messages_threshold_us": self.meter.messages_threshold_us() if self.meter is not None else 0,
             "bytes_threshold_us": self.meter.bytes_threshold_us() if self.meter is not None else 0,
             "consumers": self.consumers,
             "consumers_high": self.consumers_high,
-            "consumers_total": self.consumers_total,
         }
-        for outcome in Outcome:
-            if outcome > Outcome.CONSUMED:
-                shown[f"messages_{outcome.name.lower()}"] = self.ended[outcome]
-        shown["messages_ended"] = self.consumed + sum(self.ended)
-        shown["bytes_ended"] = self.ended_bytes
-        return shown | self.beginning.shown()
-
-
-_ENDED: Final = tuple(outcome for outcome in Outcome if outcome > Outcome.CONSUMED)
-
-
-@final
-class Removed:
-    """What the queues that are no more have counted since the start or the last reset."""
-
-    def __init__(self) -> None:
-        self.begin_again()
-
-    def begin_again(self) -> None:
-        self.received: i64 = 0
-        self.received_bytes: i64 = 0
-        self.consumed: i64 = 0
-        self.ended: list[int] = [0] * len(Outcome)
-        self.ended_bytes: i64 = 0
-        self.beginning = Beginning()
-        self.consumers_total: i64 = 0
-        self.blocked_total: i64 = 0
-        self.blocked_us: i64 = 0
-
-    def add(self, statistics: Statistics) -> None:
-        """A queue goes."""
-        self.received += statistics.received
-        self.received_bytes += statistics.received_bytes
-        self.consumed += statistics.consumed
-        self.ended_bytes += statistics.ended_bytes
-        self.beginning.add_other(statistics.beginning)
-        self.consumers_total += statistics.consumers_total
-        self.blocked_total += statistics.blocked_total
-        self.blocked_us += statistics.blocked_us
-        for outcome in _ENDED:
-            self.ended[outcome] += statistics.ended[outcome]
+        return shown | self.counted()
 
 
 @final
@@ -416,7 +407,7 @@ class Counters:
         self.held_by_all = HeldByAll()
         self.since_us: i64 = 0
         """When its counters began: at the start, or when they were all reset."""
-        self.removed = Removed()
+        self.removed = Counted()
         """Counters of queues that are no more."""
         self.consumers: i64 = 0
         self.suspended: i64 = 0

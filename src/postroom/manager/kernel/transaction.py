@@ -161,10 +161,8 @@ def check_bound(core: "Core", transaction: Transaction, count: i64) -> None:
     """Raise LimitExceeded unless ``count`` more entries fit: one too many leaves nothing but rollback."""
     limit = transaction.max_entries
     if len(transaction.puts) + len(transaction.receipts) + count > limit:
-        why = f"more than {limit} messages in one transaction ({_option_of(transaction)})"
+        local = transaction.kind == n.LOCAL_TRANSACTION
+        option = "max_transaction_entries" if local else "max_branch_messages"
+        why = f"more than {limit} messages in one transaction ({option})"
         fail(core, transaction, why)
         raise LimitExceeded(why)
-
-
-def _option_of(transaction: Transaction) -> str:
-    return "max_transaction_entries" if transaction.kind == n.LOCAL_TRANSACTION else "max_branch_messages"

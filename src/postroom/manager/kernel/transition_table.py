@@ -11,15 +11,7 @@ from mypy_extensions import i64
 
 from postroom.manager.kernel.entry import Entry
 from postroom.model import numbers as n
-from postroom.model.tables import (
-    DELIVERY,
-    FAILURE,
-    LOST_AT_RESTART,
-    MAY_HOLD,
-    OUTCOME,
-    TO_READY,
-    TO_STATE,
-)
+from postroom.model.tables import DELIVERY, FAILURE, LOST_AT_RESTART, MAY_HOLD, OUTCOME, TO_READY, TO_STATE
 
 
 class IllegalTransition(Exception):

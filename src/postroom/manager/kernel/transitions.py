@@ -116,14 +116,7 @@ def _note(core: Core, entry: Entry, to: i64, outcome: i64) -> None:
 
 
 def _record(
-    core: Core,
-    entry: Entry,
-    event: i64,
-    to: i64,
-    holder_kind: i64,
-    holder: i64,
-    causes: i64,
-    detail: bytes,
+    core: Core, entry: Entry, event: i64, to: i64, holder_kind: i64, holder: i64, causes: i64, detail: bytes
 ) -> i64:
     """Write the event, and count the delivery and the failure as the table has it. The holder is that of the
     record: who has it then or, if nobody does, who had it."""

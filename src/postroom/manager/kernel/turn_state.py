@@ -1,13 +1,16 @@
 """What the queue manager carries from command to command and from turn to turn: what this turn may still do,
-where it goes on, and what is durable."""
+where it goes on, what is durable, what is in memory, and which reports are to be made."""
 
 import heapq
+from collections import deque
 from typing import Final, final
 
 from mypy_extensions import i64
 
 from postroom.ledger.format.block import BlockBuilder
+from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.destination import Destination
+from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.kernel.quota_pool import Pool, PoolWaiter
 
@@ -125,3 +128,77 @@ class Durability:
     def want_all(self) -> None:
         """Somebody waits for provisional records, too: to read what they hold."""
         self._provisional_to = 0
+
+
+@final
+class SharedBody:
+    """A body that the entries of many subscriptions share: in memory once, read once. It is known while an
+    entry has it in memory."""
+
+    def __init__(self, body: bytes | None) -> None:
+        self.body = body
+        self.users: i64 = 0
+        """Entries that have it."""
+
+
+@final
+class MemoryUse:
+    """Counted everywhere in the queue manager."""
+
+    def __init__(self, options: ManagerOptions) -> None:
+        self.live_entries: i64 = 0
+        """Entries that are objects."""
+        self.cached_bytes: i64 = 0
+        """Stored bodies in memory."""
+        self.volatile_bytes: i64 = 0
+        """Non-persistent messages in memory, overhead included."""
+        self.shared_bodies: dict[int, SharedBody] = {}
+        """In memory, of entries that share theirs; by the serial of the arrival."""
+        self.shared_reads: dict[int, list[Entry]] = {}
+        """Shared bodies that are being read, and who waits for each beside the one that has asked."""
+
+        # Options that the hot path reads, as plain numbers.
+        self.live_head: i64 = options.live_head
+        self.min_live_head: i64 = options.min_live_head
+        self.max_live_entries: i64 = options.max_live_entries
+        self.body_cache_bytes: i64 = options.body_cache_bytes
+        self.max_volatile_bytes: i64 = options.max_volatile_bytes
+
+
+REPORTER: Final = "(reports)"
+"""The producer of reports, as the ledger names it."""
+
+
+@final
+class Cause:
+    """Something that a report may be asked about: ``feedback`` (MQFB_) has happened to ``entry``, a copy."""
+
+    __slots__ = ("entry", "feedback")
+
+    def __init__(self, entry: Entry, feedback: i64) -> None:
+        self.entry = entry
+        self.feedback: i64 = feedback
+
+
+@final
+class Reports:
+    """The list of one queue manager."""
+
+    def __init__(self) -> None:
+        self.due: list[Cause] = []
+        """What this command has brought about; its reports are made before it ends."""
+        self.waiting: deque[Cause] = deque()
+        """Those whose messages have to be read first."""
+        self.reading: list[Cause] = []
+        """Those of them that are being read."""
+        self.crowded = False
+        """So many wait that some were not made; until none waits."""
+        self.made: i64 = 0
+        """Reports since the start, those that went to a dead-letter queue included."""
+        self.unmade: i64 = 0
+        """Reports that could be put nowhere, or whose message could not be read, since the start."""
+        self.producer: Producer | None = None
+
+    def note(self, entry: Entry, feedback: i64) -> None:
+        """``feedback`` has happened to ``entry``, which asks for reports of some kind."""
+        self.due.append(Cause(entry.copy_for(self), feedback))

@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Asker
-from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.entry import Entry, by_place
 from postroom.manager.kernel.errors import LimitExceeded, NoMatchingMessage
 from postroom.manager.message_store import entry_verbs as store
 from postroom.manager.message_store.filter import (
@@ -24,9 +24,9 @@ from postroom.manager.message_store.filter import (
 from postroom.manager.message_store.holders import open_lock
 from postroom.manager.message_store.pending_requests import ReadsNeeded
 from postroom.manager.message_store.verbs import (
+    FilterVerb,
     StoreAnswer,
     StoreRow,
-    StoreVerb,
     check_no_properties,
     done,
     locked,
@@ -38,12 +38,11 @@ from postroom.manager.undeliverable.expiry import expired
 NEVER_US: Final = 0
 
 
-class _Page(StoreVerb):
+class _Page(FilterVerb):
     """A fixed set of messages, to be told with ids and, if wanted, bodies."""
 
     def __init__(self, queue: Queue, target: Asker, filter: StoreFilter, just_uid: bool) -> None:
-        super().__init__(queue, target)
-        self.filter = filter
+        super().__init__(queue, target, filter)
         self.just_uid = just_uid
         self.page: list[Entry] | None = None
         self.after: list[int] = []
@@ -108,15 +107,12 @@ class Browse(_Page):
 
     def _entries(self, core: Core, limit: i64) -> list[Entry]:
         if self.filter.lock_id != 0:
-            return self._of_lock(core, limit)
-        if self.filter.by_id() or self.filter.properties:
+            entries = locked(core, self, self.filter, core.options.max_browse_lock_entries)
+        elif self.filter.by_id() or self.filter.properties:
             found = matching(core, self, self.filter, core.options.max_browse_lock_entries)
             entries = [location.entry for location in found]
-            return [entry for entry in entries if _is_behind(entry, self.begin_after)][:limit]
-        return self._in_order(core, limit)
-
-    def _of_lock(self, core: Core, limit: i64) -> list[Entry]:
-        entries = locked(core, self, self.filter, core.options.max_browse_lock_entries)
+        else:
+            return self._in_order(core, limit)
         return [entry for entry in entries if _is_behind(entry, self.begin_after)][:limit]
 
     def _in_order(self, core: Core, limit: i64) -> list[Entry]:
@@ -187,12 +183,8 @@ class BrowseAndLock(_Page):
 
 
 @final
-class Unlock(StoreVerb):
+class Unlock(FilterVerb):
     """unlockMessage: one by its unique id, or everything that is still locked under the lock id."""
-
-    def __init__(self, queue: Queue, target: Asker, filter: StoreFilter) -> None:
-        super().__init__(queue, target)
-        self.filter = filter
 
     def run(self, core: Core) -> object:
         found = locked(core, self, self.filter, core.options.max_browse_lock_entries)
@@ -235,7 +227,7 @@ class Listen(_Page):
         limit = core.options.store_page_entries
         for priority in range(PRIORITIES):
             found += _first_events(self.queue, priority, self.position, limit)
-        found.sort(key=_by_place)
+        found.sort(key=by_place)
         if len(found) > limit:
             last = found[limit - 1].place
             found = [entry for entry in found if entry.place <= last]
@@ -253,7 +245,3 @@ def _first_events(queue: Queue, priority: i64, position: i64, limit: i64) -> lis
             break
         found.append(location.entry)
     return found
-
-
-def _by_place(entry: Entry) -> tuple[int, int]:
-    return (entry.place, entry.ordinal)

@@ -145,15 +145,12 @@ def _let_go(core: Core, entry: Entry) -> None:
     holder = entry.owner
     queue = as_queue(entry.queue)
     forget(queue, entry)
-    if isinstance(holder, BrowseLock):
+    if isinstance(holder, BrowseLock | ConfirmIdHolder):
         del holder.entries[int(entry.serial)]
         close_if_empty(core, queue, holder)
-    elif isinstance(holder, ConfirmIdHolder):
-        del holder.entries[int(entry.serial)]
-        close_if_empty(core, queue, holder)
-        if holder.lock is not None:
-            holder.lock.got -= 1
-            close_if_empty(core, queue, holder.lock)
+    if isinstance(holder, ConfirmIdHolder) and holder.lock is not None:
+        holder.lock.got -= 1
+        close_if_empty(core, queue, holder.lock)
 
 
 def last_first(entry: Entry) -> tuple[int, int]:
@@ -195,21 +192,6 @@ def expire_if_due(core: Core, entry: Entry) -> bool:
         return False
     end_held(core, entry, n.EVENT_EXPIRE)
     return True
-
-
-def on_time(core: Core, queue: Queue) -> None:
-    """End leases and held entries whose time is over."""
-    store = queue.store
-    if store is None:
-        return
-    for by in list(store.locks.values()):
-        if by.until_us != 0 and not by.over:
-            if by.until_us <= core.now_us:
-                _end_lock(core, queue, by, b"")
-            else:
-                core.agenda.set_alarm(queue, by.until_us)
-    if store.expiry_us != 0:
-        _expire_held(core, queue, store)
 
 
 def _expire_held(core: Core, queue: Queue, store: QueueStore) -> None:
@@ -275,12 +257,9 @@ def restore_held(core: Core, entry: Entry, holders: dict[int, Holder]) -> bool:
         return False
     holder = holders[int(entry.holder)]
     entry.owner = holder
-    if isinstance(holder, BrowseLock):
-        holder.entries[int(entry.serial)] = entry
-    else:
-        holder.entries[int(entry.serial)] = entry
-        if holder.lock is not None:
-            holder.lock.got += 1
+    holder.entries[int(entry.serial)] = entry
+    if isinstance(holder, ConfirmIdHolder) and holder.lock is not None:
+        holder.lock.got += 1
     keep(core, as_queue(entry.queue), entry, b"")
     return True
 
@@ -300,5 +279,15 @@ class StoreHolderPart(TurnPart):
     """Locks and what they hold come to their end."""
 
     def destination_due(self, core: Core, destination: Destination) -> None:
-        if isinstance(destination, Queue):
-            on_time(core, destination)
+        """End leases and held entries whose time is over."""
+        if not isinstance(destination, Queue) or destination.store is None:
+            return
+        queue, store = destination, destination.store
+        for by in list(store.locks.values()):
+            if by.until_us != 0 and not by.over:
+                if by.until_us <= core.now_us:
+                    _end_lock(core, queue, by, b"")
+                else:
+                    core.agenda.set_alarm(queue, by.until_us)
+        if store.expiry_us != 0:
+            _expire_held(core, queue, store)

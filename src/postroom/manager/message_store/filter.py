@@ -15,6 +15,7 @@ from postroom.amqp.message.message_fields import MessageFields
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded
+from postroom.manager.kernel.memory import stored
 from postroom.manager.message_store.pending_requests import ReadsNeeded, Scan, StoreRequest, index_of
 from postroom.manager.queues.entry_lookup import Location, find, locations, locations_among
 from postroom.manager.queues.queue import PRIORITIES, Queue
@@ -71,20 +72,9 @@ class StoreFilter:
         )
 
 
-def derived_unique_id(core: Core, serial: i64) -> bytes:
-    """Of a message that brought none: this queue manager, and the serial of its arrival as the time."""
-    return pack_unique_id(core.options.name, int(serial))
-
-
 def unique_id_of(core: Core, serial: i64, ids: MessageIds) -> bytes:
-    return ids.unique_id or derived_unique_id(core, serial)
-
-
-def serial_in(core: Core, unique_id: bytes) -> i64:
-    """The serial that a derived unique id of this queue manager names; 0 if it is no such id."""
-    if unique_id[TIME_BYTES:] != core.options.name.encode():
-        return 0
-    return unpack_unique_id(unique_id).time
+    """One that brought none has this queue manager's name, and the serial of its arrival as the time."""
+    return ids.unique_id or pack_unique_id(core.options.name, int(serial))
 
 
 def known_ids(queue: Queue, request: StoreRequest, serial: i64) -> MessageIds | None:
@@ -109,9 +99,9 @@ def serials_by_id(core: Core, request: StoreRequest, filter: StoreFilter) -> Any
     index = index_of(request.queue)
     if filter.unique_id:
         found = index.candidates(UNIQUE_ID, filter.unique_id, 0)
-        serial = serial_in(core, filter.unique_id)
-        if serial > 0:
-            found = np.append(found, np.uint64(int(serial)))
+        if filter.unique_id[TIME_BYTES:] == core.options.name.encode():  # derived from a serial here
+            serial = unpack_unique_id(filter.unique_id).time
+            found = np.append(found, np.uint64(serial)) if serial > 0 else found
     elif filter.message_id_type != 0:
         found = index.candidates(MESSAGE_ID, filter.message_id, filter.message_id_type)
     else:
@@ -160,7 +150,7 @@ def _located(core: Core, queue: Queue, serials: list[int]) -> list[Location]:
         location = find(queue, serial)
         if location is not None and not expired(core, location.entry):
             found.append(location)
-    found.sort(key=_order)
+    found.sort(key=lambda location: in_order(location.entry))
     return found
 
 
@@ -173,8 +163,8 @@ def _fitting(core: Core, request: StoreRequest, filter: StoreFilter, found: list
     ]
 
 
-def _order(location: Location) -> tuple[int, int, int]:
-    entry = location.entry
+def in_order(entry: Entry) -> tuple[int, int, int]:
+    """Sort key: as they are delivered."""
     return (-entry.priority, entry.place, entry.ordinal)
 
 
@@ -254,6 +244,12 @@ def body_of(request: StoreRequest, entry: Entry) -> bytes | None:
     if body is None:
         body = request.bodies.get(int(entry.serial))
     return body
+
+
+def stored_body(request: StoreRequest, entry: Entry) -> bytes | None:
+    """As `body_of`; b"": there is none any more."""
+    body = body_of(request, entry)
+    return b"" if body is None and not stored(entry) else body
 
 
 def _has_properties(request: StoreRequest, filter: StoreFilter, entry: Entry, all: list[Location]) -> bool:

@@ -115,9 +115,9 @@ def close_if_empty(core: Core, queue: Queue, holder: object) -> None:
     store = store_of(queue)
     if isinstance(holder, BrowseLock):
         if not holder.entries and holder.got == 0 and store.locks.pop(int(holder.id), None) is not None:
-            core.holders.close(holder.id, n.BROWSE_LOCK)
+            core.holders.close(holder.id, n.BROWSE_LOCK, True)
     elif isinstance(holder, ConfirmIdHolder) and not holder.entries:
         lock = holder.lock
         key = (int(holder.confirm_id), int(lock.id) if lock is not None else NO_LOCK)
         if store.holders.pop(key, None) is not None:
-            core.holders.close(holder.id, n.CONFIRM_ID)
+            core.holders.close(holder.id, n.CONFIRM_ID, True)

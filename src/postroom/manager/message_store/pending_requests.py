@@ -121,11 +121,6 @@ def begin(core: Core, request: StoreRequest) -> None:
     advance(core, request)
 
 
-def cancel(core: Core, request: StoreRequest) -> None:
-    """Nobody wants the answer any more."""
-    _over(core, request)
-
-
 def advance(core: Core, request: StoreRequest) -> None:
     """Run it if nothing is being read for it."""
     if request.over or request.reading > 0:
@@ -147,21 +142,13 @@ def advance(core: Core, request: StoreRequest) -> None:
         _answer(core, request, answer)
 
 
-def go_on(core: Core) -> None:
-    """A new turn: run those that the last one had not enough time for."""
-    requests = store_requests_of(core)
-    unfinished = requests.unfinished
-    requests.unfinished = []
-    for request in unfinished:
-        advance(core, request)
-
-
 def _answer(core: Core, request: StoreRequest, answer: object) -> None:
-    _over(core, request)
+    cancel(core, request)
     core.effects.replies.append(Reply(request.target, answer))
 
 
-def _over(core: Core, request: StoreRequest) -> None:
+def cancel(core: Core, request: StoreRequest) -> None:
+    """It is over: answered, or nobody wants the answer any more."""
     if request.over:
         return
     request.over = True
@@ -194,21 +181,6 @@ def serve(core: Core, queue: Queue) -> None:
     """Something may have become available on ``queue``, or nothing ever will: run who waits there."""
     for request in list(store_requests_of(core).waiting.get(int(queue.id), ())):
         advance(core, request)
-
-
-def time_out(core: Core) -> None:
-    """Answer those who have waited long enough."""
-    deadlines = store_requests_of(core).deadlines
-    while deadlines and (deadlines[0][2].over or deadlines[0][0] <= core.now_us):
-        advance(core, heapq.heappop(deadlines)[2])
-
-
-def next_deadline_us(core: Core) -> i64:
-    """When the first of those who wait has waited long enough; 0 never."""
-    deadlines = store_requests_of(core).deadlines
-    while deadlines and deadlines[0][2].over:
-        heapq.heappop(deadlines)
-    return deadlines[0][0] if deadlines else 0
 
 
 # -- reading
@@ -253,15 +225,6 @@ def _let_go(core: Core, request: StoreRequest) -> None:
         store_requests_of(core).readers -= 1
 
 
-def admit_more(core: Core) -> None:
-    """Run those that stood back, as far as others have made room."""
-    requests = store_requests_of(core)
-    while requests.stood_back and requests.readers < core.options.max_store_readers:
-        advance(core, requests.stood_back.pop(0))
-    if requests.stood_back:
-        core.agenda.due = True
-
-
 def _batch(core: Core, request: StoreRequest, entries: list[Entry]) -> list[Entry]:
     """Copies of the first of these, within the bounds of a batch."""
     copies: list[Entry] = []
@@ -285,7 +248,8 @@ def _read_index(core: Core, request: StoreRequest) -> None:
     if not index.reading:
         index.reading = True
         everything = None if index.ready else serials_on(queue)
-        _send(core, core.ledger.next_position - 1, IdRead(index, index.take_missed(), everything))
+        missed, index.missed = index.missed, []
+        _send(core, core.ledger.next_position - 1, IdRead(index, missed, everything))
 
 
 def index_of(queue: Queue) -> IdIndex:
@@ -315,28 +279,6 @@ def _send(core: Core, through: i64, read: Fetch | IdRead) -> None:
         core.effects.id_reads.append(read)
 
 
-def durable(core: Core) -> None:
-    """More is on disk: what waited for that can be read."""
-    requests = store_requests_of(core)
-    waiting = requests.undurable
-    requests.undurable = []
-    for through, read in waiting:
-        _send(core, through, read)
-
-
-def bodies_read(core: Core, request: StoreRequest, copies: list[Entry], bodies: list[Body]) -> None:
-    """The answer to a `Fetch`. What is available and can't be read isn't found again, or not at once."""
-    for copy, body in zip(copies, bodies, strict=True):
-        if isinstance(body, LedgerCorrupt):
-            location = find(request.queue, copy.serial)
-            if location is not None:
-                without_body(core, pick(core, request.queue, location), body)
-            body = b""
-        request.bodies[int(copy.serial)] = body if len(body) == copy.body_len else b""
-    request.reading -= 1
-    advance(core, request)
-
-
 def ids_read(core: Core, read: IdRead, found: list[Any]) -> None:
     """The answer to an `IdRead`."""
     asker = read.asker
@@ -363,27 +305,53 @@ class StoreRequestPart(TurnPart):
     """Requests to the message store go on, or have waited long enough."""
 
     def finish(self, core: Core) -> None:
-        if store_requests_of(core).stood_back:
-            admit_more(core)
+        """Run those that stood back, as far as others have made room."""
+        requests = store_requests_of(core)
+        while requests.stood_back and requests.readers < core.options.max_store_readers:
+            advance(core, requests.stood_back.pop(0))
+        if requests.stood_back:
+            core.agenda.due = True
 
     def time_out(self, core: Core) -> None:
-        time_out(core)
-        go_on(core)
+        """Answer those who have waited long enough, and run those that the last turn had no time for."""
+        requests = store_requests_of(core)
+        deadlines = requests.deadlines
+        while deadlines and (deadlines[0][2].over or deadlines[0][0] <= core.now_us):
+            advance(core, heapq.heappop(deadlines)[2])
+        unfinished, requests.unfinished = requests.unfinished, []
+        for request in unfinished:
+            advance(core, request)
 
     def next_timeout_us(self, core: Core) -> i64:
-        return core.now_us if store_requests_of(core).unfinished else next_deadline_us(core)
+        requests = store_requests_of(core)
+        while requests.deadlines and requests.deadlines[0][2].over:
+            heapq.heappop(requests.deadlines)
+        if requests.unfinished:
+            return core.now_us
+        return requests.deadlines[0][0] if requests.deadlines else 0
 
     def news(self, core: Core, destination: Destination) -> None:
         serve(core, as_queue(destination))
 
     def durable(self, core: Core) -> None:
-        if store_requests_of(core).undurable:
-            durable(core)
+        requests = store_requests_of(core)
+        waiting, requests.undurable = requests.undurable, []
+        for through, read in waiting:
+            _send(core, through, read)
 
     def reads(self, entry: Entry) -> bool:
         return entry.state == n.START and isinstance(entry.owner, StoreRequest)
 
     def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
+        """The answer to a `Fetch`. What is available and can't be read isn't found again, or not at once."""
         request = entries[0].owner
         assert isinstance(request, StoreRequest)
-        bodies_read(core, request, entries, bodies)
+        for copy, body in zip(entries, bodies, strict=True):
+            if isinstance(body, LedgerCorrupt):
+                location = find(request.queue, copy.serial)
+                if location is not None:
+                    without_body(core, pick(core, request.queue, location), body)
+                body = b""
+            request.bodies[int(copy.serial)] = body if len(body) == copy.body_len else b""
+        request.reading -= 1
+        advance(core, request)

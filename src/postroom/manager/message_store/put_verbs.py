@@ -19,19 +19,20 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.memory import admit
 from postroom.manager.message_store import entry_verbs as store
-from postroom.manager.message_store.filter import (
-    StoreFilter,
-    matching,
-    need_ids,
-    serials_by_id,
-    unique_id_of,
-)
+from postroom.manager.message_store.filter import StoreFilter, matching, need_ids, serials_by_id, unique_id_of
 from postroom.manager.message_store.pending_requests import StoreRequest
-from postroom.manager.message_store.verbs import StoreVerb, check_unique_id, done, may_confirm, no_match
-from postroom.manager.producing.message import Message
+from postroom.manager.message_store.verbs import (
+    FilterVerb,
+    StoreVerb,
+    check_unique_id,
+    done,
+    may_confirm,
+    no_match,
+)
 from postroom.manager.producing.put import (
     CLOSED,
     TOO_LARGE,
+    Message,
     due_of,
     lacking,
     new_entry,
@@ -87,12 +88,16 @@ class Put(StoreVerb):
             core.holders.open_producer(self.producer)
         serial = core.ledger.next_position  # the arrival is the next record
         answer = done(1)
-        answer.unique_id = unique_id_of(core, serial, _ids(head))
+        answer.unique_id = unique_id_of(core, serial, MessageIds(head.unique_id, b"", 0, b"", 0))
         if holder is None:
             put_available(core, self.producer, queue, Message(head, self.body))
             core.agenda.woken.append(queue)
         else:
-            self._put_held(core, holder, answer.unique_id)
+            message = Message(self.head, self.body)
+            entry = new_entry(core, self.producer, self.queue, message, due_of(core, self.head), holder)
+            begin_held(entry, holder.kind, holder.id, holder)
+            admit(core, entry)
+            store.hold_put(core, entry, holder, answer.unique_id)
         return answer
 
     def _holder(self, core: Core) -> ConfirmIdHolder | None:
@@ -116,13 +121,6 @@ class Put(StoreVerb):
         pool = lacking(core, self.queue, size)
         if pool is not None:
             raise LimitExceeded("Except_Q_Full: " + no_room_text(pool, size))
-
-    def _put_held(self, core: Core, holder: ConfirmIdHolder, unique_id: bytes) -> None:
-        message = Message(self.head, self.body)
-        entry = new_entry(core, self.producer, self.queue, message, due_of(core, self.head), holder)
-        begin_held(entry, holder.kind, holder.id, holder)
-        admit(core, entry)
-        store.hold_put(core, entry, holder, unique_id)
 
     def _earlier(self, core: Core) -> Entry | Location | None:
         """Another copy on the queue that is to be replaced. Raises DuplicateMessage, ReadsNeeded."""
@@ -165,18 +163,9 @@ class Put(StoreVerb):
             store.undo(core, earlier)
 
 
-def _ids(head: MessageHead) -> MessageIds:
-    return MessageIds(head.unique_id, b"", 0, b"", 0)
-
-
 @final
-class ConfirmPut(StoreVerb):
+class ConfirmPut(FilterVerb):
     """confirmPutMessage: by unique id; a second time it does nothing."""
-
-    def __init__(self, queue: Queue, target: Asker, filter: StoreFilter, confirm_id: i64) -> None:
-        super().__init__(queue, target)
-        self.filter = filter
-        self.confirm_id: i64 = confirm_id
 
     def run(self, core: Core) -> object:
         check_unique_id(self.filter, "CONFIRM-PUT")

@@ -12,18 +12,14 @@ from mypy_extensions import i64
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Asker
 from postroom.manager.kernel.entry import Entry
-from postroom.manager.kernel.errors import (
-    NoMatchingMessage,
-    NotAllowed,
-    QueueNotFound,
-    RequestInvalid,
-)
+from postroom.manager.kernel.errors import NoMatchingMessage, NotAllowed, QueueNotFound, RequestInvalid
 from postroom.manager.kernel.outgoing_sections import outgoing_sections
 from postroom.manager.message_store import entry_verbs as store
 from postroom.manager.message_store.filter import (
     ANY_PRIORITY,
     StoreFilter,
     body_of,
+    in_order,
     known_ids,
     matching,
     need_ids,
@@ -39,7 +35,7 @@ from postroom.model.ids import MessageIds
 NO_MATCHING_MSG: Final = "Except_Q_NoMatchingMsg"
 ADMINISTRATOR: Final = "postroom:administrator"
 """In the detail of events that an administrator has caused."""
-DUPLICATE_MSG: Final = "Except_Duplicate"
+_GOT: Final = (n.GET_UNCONFIRMED, n.BROWSE_GET_UNCONFIRMED)
 
 
 @final
@@ -121,6 +117,17 @@ class StoreVerb(StoreRequest):
         return confirm_id_holder(core, self.queue, confirm_id, lock, self.user)
 
 
+class FilterVerb(StoreVerb):
+    """A verb for what a filter means, perhaps under a confirm id."""
+
+    def __init__(
+        self, queue: Queue, target: Asker, filter: StoreFilter, confirm_id: i64 = NO_CONFIRM_ID
+    ) -> None:
+        super().__init__(queue, target)
+        self.filter = filter
+        self.confirm_id: i64 = confirm_id
+
+
 def check_no_properties(filter: StoreFilter, where: str) -> None:
     if filter.properties:
         raise RequestInvalid(f"with {where} only ids and priority can be asked for, not properties")
@@ -143,15 +150,13 @@ def may_confirm(entry: Entry, confirm_id: i64) -> bool:
 
 
 @final
-class Get(StoreVerb):
+class Get(FilterVerb):
     """getMessage, and waitForMessage where it may wait."""
 
     def __init__(
         self, queue: Queue, target: Asker, filter: StoreFilter, confirm_id: i64, until_us: i64
     ) -> None:
-        super().__init__(queue, target)
-        self.filter = filter
-        self.confirm_id: i64 = confirm_id
+        super().__init__(queue, target, filter, confirm_id)
         self.until_us = until_us
 
     def run(self, core: Core) -> object:
@@ -215,7 +220,7 @@ def locked(core: Core, verb: StoreVerb, filter: StoreFilter, limit: i64) -> list
     found = [] if by is None else _locked_by(core, verb, held, by, filter)
     if not found:
         raise no_match(verb.queue, "that matches under that lock id")
-    found.sort(key=_in_order)
+    found.sort(key=in_order)
     return found[:limit]
 
 
@@ -237,25 +242,16 @@ def _locked_by(
     ]
 
 
-def _in_order(entry: Entry) -> tuple[int, int, int]:
-    return (-entry.priority, entry.place, entry.ordinal)
-
-
 @final
-class ConfirmGet(StoreVerb):
+class ConfirmGet(FilterVerb):
     """confirmGetMessage: by unique id; a second time it does nothing."""
-
-    def __init__(self, queue: Queue, target: Asker, filter: StoreFilter, confirm_id: i64) -> None:
-        super().__init__(queue, target)
-        self.filter = filter
-        self.confirm_id: i64 = confirm_id
 
     def run(self, core: Core) -> object:
         check_unique_id(self.filter, "CONFIRM-GET")
         entry = self.held_entry(core, self.filter.unique_id)
         if entry is None and self._is_repeated():
             return done(0)
-        if entry is None or not _is_got(entry) or not may_confirm(entry, self.confirm_id):
+        if entry is None or entry.state not in _GOT or not may_confirm(entry, self.confirm_id):
             raise no_match(self.queue, "of that unique id got under that confirm id")
         store.confirm_get(core, entry)
         return done(1)
@@ -269,17 +265,9 @@ class ConfirmGet(StoreVerb):
         return by_id_alone or self.confirm_id == confirmed
 
 
-def _is_got(entry: Entry) -> bool:
-    return entry.state == n.GET_UNCONFIRMED or entry.state == n.BROWSE_GET_UNCONFIRMED
-
-
 @final
-class Delete(StoreVerb):
+class Delete(FilterVerb):
     """deleteMessage: by unique id, with the lock id if it is locked."""
-
-    def __init__(self, queue: Queue, target: Asker, filter: StoreFilter) -> None:
-        super().__init__(queue, target)
-        self.filter = filter
 
     def run(self, core: Core) -> object:
         self.check_queue()
@@ -297,13 +285,17 @@ class Delete(StoreVerb):
 # -- all under one id
 
 
-@final
-class Confirm(StoreVerb):
-    """confirm: everything put or got under one confirm id."""
+class _ConfirmIdVerb(StoreVerb):
+    """A verb for all that was put or got under one confirm id."""
 
     def __init__(self, queue: Queue, target: Asker, confirm_id: i64) -> None:
         super().__init__(queue, target)
         self.confirm_id: i64 = confirm_id
+
+
+@final
+class Confirm(_ConfirmIdVerb):
+    """confirm: everything put or got under one confirm id."""
 
     def run(self, core: Core) -> object:
         self.learn_held(core)
@@ -321,12 +313,8 @@ class Confirm(StoreVerb):
 
 
 @final
-class Undo(StoreVerb):
+class Undo(_ConfirmIdVerb):
     """undo: one step back for everything under one confirm id, the locks of its browses too."""
-
-    def __init__(self, queue: Queue, target: Asker, confirm_id: i64) -> None:
-        super().__init__(queue, target)
-        self.confirm_id: i64 = confirm_id
 
     def run(self, core: Core) -> object:
         self.check_queue()

@@ -10,25 +10,18 @@ One definition may serve three ways, by what is left blank:
 """
 
 from dataclasses import dataclass
-from typing import Final, cast, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager.destinations.tables import DestinationListener, destinations_of
 from postroom.manager.headers.transmission_header import TransmissionHeader
-from postroom.manager.kernel.core import Core
-from postroom.manager.kernel.destination import Destination
-from postroom.manager.kernel.errors import DefinitionInvalid, QueueExists
+from postroom.manager.kernel.errors import DefinitionInvalid
 from postroom.manager.kernel.name_rules import RESERVED_PREFIX, check_name
-from postroom.manager.kernel.options import QueueDefinition
 from postroom.manager.queues.queue import Queue
-from postroom.model.names import split_address
 from postroom.model.settings import record_of, restored
 
 KIND_REMOTE: Final = "remote"
 MAX_DESCRIPTION_CHARS: Final = 256
-MAX_RESOLVED: Final = 10_000
-"""Names whose resolution is kept in mind; above it all of them are found anew."""
 
 
 @dataclass(frozen=True)
@@ -102,52 +95,3 @@ class ResolvedName:
         self.queue = queue
         self.header = header
         """None for a queue here."""
-
-
-@final
-class Names(DestinationListener):
-    """The names of one queue manager that lead elsewhere."""
-
-    def __init__(self) -> None:
-        self.definitions: dict[str, RemoteQueue] = {}
-        self.resolved: dict[tuple[str, str], ResolvedName] = {}
-        """By queue and queue manager; forgotten with every change of a definition."""
-
-    def check(self, core: Core, definition: QueueDefinition) -> None:
-        """Raise QueueExists for the name of a remote queue, DefinitionInvalid for one, or for an address
-        elsewhere, as dead-letter queue."""
-        destinations = destinations_of(core)
-        remote = self.definitions
-        if definition.name in remote:
-            raise QueueExists(f"there is a remote queue {definition.name!r}: delete that first")
-        for key, other in (
-            ("dead_letter_queue", definition.dead_letter_queue),
-            ("expiry_queue", definition.expiry_queue),
-        ):
-            here = other in destinations.queues or other in destinations.topics
-            if not here and (other in remote or split_address(other)[1] != ""):
-                raise DefinitionInvalid(
-                    f"queue {definition.name!r}: {key} is {other!r}, a remote queue; must be one here", key
-                )
-
-    def defined(self, core: Core, destination: Destination) -> None:
-        self.forget()
-
-    def removed(self, core: Core, destination: Destination) -> None:
-        self.forget()
-
-    def keep(self, queue: str, queue_manager: str, found: ResolvedName) -> None:
-        """Have a resolution in mind until something changes."""
-        if len(self.resolved) >= MAX_RESOLVED:
-            self.resolved.clear()
-        self.resolved[queue, queue_manager] = found
-
-    def forget(self) -> None:
-        """A queue or a definition has come, changed or gone."""
-        if self.resolved:
-            self.resolved.clear()
-
-
-def names_of(core: Core) -> Names:
-    """Those of a queue manager."""
-    return cast(Names, core.state(Names))

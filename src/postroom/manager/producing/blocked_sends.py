@@ -1,4 +1,5 @@
-"""Sends that wait for room: who waits, for how long, and how the waiting ends without room.
+"""Sends that wait for room: who waits, for how long, and how the waiting ends without room; and the record of
+what was refused though nobody is told, since its sender had settled it.
 
 A blocked send is in state START: no record, no counter of its destination, nothing that a query shows. It is
 held in memory (a large body in the ledger, as chunks without an arrival), bounded in bytes for each link and
@@ -6,18 +7,22 @@ for the broker, and gone when its link is.
 """
 
 import heapq
+import json
 from typing import TYPE_CHECKING, Final, cast, final
 
 from mypy_extensions import i64
 
+from postroom.ledger.format.records import RecordType
 from postroom.manager.destinations.topic import Topic
+from postroom.manager.kernel.consumer import Producer
+from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Rejected, Sink
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.kernel.quota_pool import Pool, PoolWaiter
 from postroom.manager.kernel.transaction import fail
-from postroom.manager.producing.message import Message
-from postroom.manager.producing.unheard_refusals import record_refused
+from postroom.manager.producing.put import Message
 from postroom.manager.producing.upload import drop
+from postroom.model import numbers as n
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.consumer import Producer
@@ -144,8 +149,15 @@ def leave(core: "Core", send: BlockedSend) -> None:
         send.pool.line.leave(send)
         send.pool.mark()  # who stood behind it may fit
     if send.transaction is not None:
-        _leave_transaction(core, send.transaction, send)
-    _forget_deadlines(core)
+        send.transaction.blocked.remove(send)
+        if not send.transaction.blocked:
+            core.effects.unblocked.extend(send.transaction.dischargers)
+    # those that were let in leave their deadlines behind: dropped when they are the most
+    blocked = blocked_sends_of(core)
+    deadlines = blocked.deadlines
+    if len(deadlines) > _MIN_DEADLINES and len(deadlines) > 2 * blocked.count:
+        blocked.deadlines = [item for item in deadlines if item[2].waits]
+        heapq.heapify(blocked.deadlines)
 
 
 def _leave_link(core: "Core", producer: "Producer", send: BlockedSend) -> None:
@@ -176,21 +188,6 @@ def free_line(core: "Core", pool: Pool) -> None:
         send.pool = None
         if send.is_next():
             let_in_next(core, send)
-
-
-def _leave_transaction(core: "Core", transaction: "Transaction", send: BlockedSend) -> None:
-    transaction.blocked.remove(send)
-    if not transaction.blocked:
-        core.effects.unblocked.extend(transaction.dischargers)
-
-
-def _forget_deadlines(core: "Core") -> None:
-    """Sends that were let in leave their deadlines behind: drop those when they are the most."""
-    blocked = blocked_sends_of(core)
-    deadlines = blocked.deadlines
-    if len(deadlines) > _MIN_DEADLINES and len(deadlines) > 2 * blocked.count:
-        blocked.deadlines = [item for item in deadlines if item[2].waits]
-        heapq.heapify(blocked.deadlines)
 
 
 def refuse(core: "Core", send: BlockedSend, condition: str, description: str) -> None:
@@ -237,13 +234,9 @@ def refuse_all(core: "Core", queue: "Destination", condition: str, description: 
     """Everything that waits for ``queue`` is refused."""
     if queue.statistics.blocked == 0:
         return
-    for _, _, send in sorted(blocked_sends_of(core).deadlines, key=_order):
+    for _, _, send in sorted(blocked_sends_of(core).deadlines, key=lambda item: item[1]):
         if send.waits and send.queue is queue:
             refuse(core, send, condition, description)
-
-
-def _order(item: "tuple[int, int, BlockedSend]") -> int:
-    return item[1]
 
 
 def refuse_transacted(core: "Core", transaction: "Transaction") -> None:
@@ -279,3 +272,26 @@ def as_blocked_send(waiter: PoolWaiter) -> BlockedSend:
     """Nothing else waits for room."""
     assert isinstance(waiter, BlockedSend)
     return waiter
+
+
+_MESSAGE_REFUSED: Final = int(RecordType.MESSAGE_REFUSED)
+_MAX_CHARS: Final = 512
+"""Of an address or description that a client may have made: so much of it is written to the ledger."""
+
+
+def record_refused(
+    core: Core, producer: Producer, address: str, size_bytes: i64, condition: str, description: str
+) -> None:
+    """A message was refused that its sender had settled: nobody hears of it but the ledger and the log."""
+    if not producer.recorded:
+        core.holders.open_producer(producer)
+    record = {
+        "address": address[:_MAX_CHARS],
+        "bytes": size_bytes,
+        "condition": condition,
+        "description": description[:_MAX_CHARS],
+    }
+    detail = json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
+    core.effects.discard(address[:_MAX_CHARS], condition, description[:_MAX_CHARS])
+    ledger = core.ledger
+    ledger.record(_MESSAGE_REFUSED, ledger.next_position, 0, producer.id, 0, n.EVENT_DISCARD, detail)

@@ -20,8 +20,7 @@ from postroom.manager.kernel.name_rules import UNDELIVERED
 from postroom.manager.kernel.options import QueueDefinition
 from postroom.manager.kernel.transaction import Disposal
 from postroom.manager.kernel.transitions import step
-from postroom.manager.producing.message import Message
-from postroom.manager.producing.put import new_entry
+from postroom.manager.producing.put import Message, new_entry
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import Queue
 from postroom.model import numbers as n

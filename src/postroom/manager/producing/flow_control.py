@@ -42,7 +42,10 @@ class Pace:
     def advance(self, now_us: i64, armed: bool) -> int:
         """Time has come to ``now_us``; returns how many more messages that allows."""
         while self._next_step_us <= now_us:
-            self._step(armed)
+            if armed:
+                self.rate = max(self._minimum, self.rate * self._decay)
+            else:
+                self.rate = min(self._maximum, self.rate + self._climb)
             self._next_step_us += self._step_us
         if not armed and self.rate >= self._maximum:
             self.over = True
@@ -52,9 +55,3 @@ class Pace:
         whole = int(self._saved)
         self._saved -= whole
         return whole
-
-    def _step(self, armed: bool) -> None:
-        if armed:
-            self.rate = max(self._minimum, self.rate * self._decay)
-        else:
-            self.rate = min(self._maximum, self.rate + self._climb)

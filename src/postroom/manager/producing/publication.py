@@ -17,17 +17,17 @@ from postroom.manager.kernel.memory import must_pack
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.transaction import Transaction, make_room
 from postroom.manager.kernel.transition_table import FIRST
-from postroom.manager.producing.message import Message
 from postroom.manager.producing.put import (
     NO_ROOM,
+    Message,
     due_of,
     expiry_of,
     flags_of,
+    hold_put,
     refusal,
     volatile_refusal,
     write_arrival,
 )
-from postroom.manager.producing.transacted_puts import hold_put
 from postroom.manager.producing.upload import abort
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.duplicate_detection import note
@@ -39,11 +39,7 @@ _STORED: Final = n.FLAG_BODY_STORED
 
 
 def publish(
-    core: Core,
-    producer: Producer,
-    topic: Topic,
-    message: Message,
-    transaction: Transaction | None,
+    core: Core, producer: Producer, topic: Topic, message: Message, transaction: Transaction | None
 ) -> tuple[str, str] | None:
     """Pass a message on to the subscriptions of ``topic``.
 
@@ -68,15 +64,14 @@ def publish(
 
 
 def _takers(
-    route: Route,
-    queues: list[Subscription],
-    producer: Producer,
-    message: Message,
+    route: Route, queues: list[Subscription], producer: Producer, message: Message
 ) -> list[Subscription]:
     """Of ``queues``, all or part of a route, those that want the message."""
     if not route.choosy:
         return queues
-    return routing.wanting(queues, _fields_of(message), producer.container)
+    head = message.head
+    fields = MessageFields(head.priority, head.durable, 0, message.opening(), None)
+    return routing.wanting(queues, fields, producer.container)
 
 
 def _refusal(
@@ -90,7 +85,7 @@ def _refusal(
         if not route.choosy or queue in takers:
             return refusal(core, queue, size, durable)
     for pool, count in _charges(takers if route.limited else []).items():
-        if not pool.could_fit_many(count, size):
+        if not pool.could_fit(count, size * count):
             return NO_ROOM, (
                 f"{pool.what} has no room for {count} entries of {size} bytes, one for each subscription: at "
                 f"most {pool.max_messages} messages, {pool.max_bytes} bytes (−1: no limit)"
@@ -98,13 +93,7 @@ def _refusal(
     return None if durable else volatile_refusal(core, size + ENTRY_OVERHEAD_BYTES * len(takers))
 
 
-def lacking(
-    core: Core,
-    producer: Producer,
-    topic: Topic,
-    message: Message,
-    order: i64,
-) -> Pool | None:
+def lacking(core: Core, producer: Producer, topic: Topic, message: Message, order: i64) -> Pool | None:
     """The first pool without room for the entries that this publish makes in it; None: there is room.
 
     There is none where somebody waits who came before it: ``order``, as `BlockedSend.order`.
@@ -116,7 +105,7 @@ def lacking(
     limited = _takers(route, route.limited, producer, message)
     for pool, count in _charges(limited).items():
         waits = not pool.preemptive and pool.line.has_before(order)
-        if (waits or not pool.fits_many(count, size)) and pool.could_fit_many(count, size):
+        if (waits or not pool.fits(count, size * count)) and pool.could_fit(count, size * count):
             return pool
     return None
 
@@ -198,13 +187,7 @@ def _publish_to(
 class _Publication:
     """What all entries of one publish have in common."""
 
-    def __init__(
-        self,
-        core: Core,
-        topic: Topic,
-        message: Message,
-        due_us: i64,
-    ) -> None:
+    def __init__(self, core: Core, topic: Topic, message: Message, due_us: i64) -> None:
         head = message.head
         self.body = message.body
         self.size: i64 = message.size
@@ -219,14 +202,7 @@ class _Publication:
     def entry(self, queue: Queue) -> Entry:
         """An object for ``queue``, in no order yet."""
         entry = Entry(
-            queue,
-            self.serial,
-            self.priority,
-            self.flags,
-            self.expiry_us,
-            self.offset,
-            self.size,
-            self.body,
+            queue, self.serial, self.priority, self.flags, self.expiry_us, self.offset, self.size, self.body
         )
         if self.causes != 0:
             entry.causes = self.causes
@@ -264,8 +240,3 @@ def _packed(core: Core, queue: Queue, band: Band, flags: i64) -> bool:
     if flags & _STORED == 0 or queue.selectors.in_use > 0:
         return False
     return must_pack(core, band.live_count(), band.backlog.count)
-
-
-def _fields_of(message: Message) -> MessageFields:
-    """What selectors see of a message that is being published."""
-    return MessageFields(message.head.priority, message.head.durable, 0, message.opening(), None)

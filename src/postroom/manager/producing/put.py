@@ -1,9 +1,10 @@
-"""Puts: what a queue takes, what it refuses, and the way of a message from its producer to its place."""
+"""Puts: what a queue takes, what it refuses, and the way of a message from its producer to its place, or
+into a transaction: invisible until it is committed."""
 
-from typing import Final
+from typing import Final, final
 
 from isal.isal_zlib import crc32
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from postroom.ledger.format.entry_records import Arrival
 from postroom.manager.destinations.topic import Topic
@@ -11,12 +12,12 @@ from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
-from postroom.manager.kernel.entry_creation import FIRST_SLOT, first_state
-from postroom.manager.kernel.memory import must_pack
+from postroom.manager.kernel.entry_creation import FIRST_SLOT, begin_held, first_state
+from postroom.manager.kernel.memory import admit, must_pack
 from postroom.manager.kernel.quota_pool import Pool
-from postroom.manager.kernel.transaction import Transaction
+from postroom.manager.kernel.transaction import Transaction, make_room
 from postroom.manager.kernel.transition_table import FIRST
-from postroom.manager.producing.message import Message
+from postroom.manager.producing.upload import Upload, upload_of
 from postroom.manager.queues.duplicate_detection import note
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
 from postroom.manager.queues.queue import Queue, as_queue
@@ -25,11 +26,50 @@ from postroom.manager.undeliverable.expiry import expire_available, expired
 from postroom.model import mq
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
+from postroom.model.mq import Reason
 
 TOO_LARGE: Final = "amqp:link:message-size-exceeded"
 NO_ROOM: Final = "amqp:resource-limit-exceeded"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 CLOSED: Final = "amqp:illegal-state"
+
+
+@final
+@mypyc_attr(free_list_len=1, acyclic=True)
+class Message:
+    """A head, and the sections that it is the head of (without header and delivery-annotations): ``body``, or
+    else an ``upload``."""
+
+    __slots__ = ("body", "head", "size", "upload")
+
+    def __init__(self, head: MessageHead, body: bytes | None, upload: Upload | None = None) -> None:
+        self.head = head
+        self.body = body
+        self.upload = upload
+        self.size: i64 = 0
+        """In bytes, of its sections."""
+        if body is not None:
+            self.size = len(body)
+        elif upload is not None:
+            self.size = upload.size_bytes
+
+    def opening(self) -> bytes:
+        """Its first bytes, which have every section before the body."""
+        return (self.upload.opening if self.upload is not None else self.body) or b""
+
+
+def message_of(core: Core, producer: Producer, head: MessageHead, body: bytes) -> Message:
+    """A message that is here as a whole; a large body is written in pieces first."""
+    upload = upload_of(core, producer, body)
+    return Message(head, None if upload is not None else body, upload)
+
+
+_PUT_INHIBITED: Final = int(Reason.PUT_INHIBITED)
+_Q_FULL: Final = int(Reason.Q_FULL)
+_TOO_BIG_FOR_Q: Final = int(Reason.MSG_TOO_BIG_FOR_Q)
+_TOO_BIG_FOR_Q_MGR: Final = int(Reason.MSG_TOO_BIG_FOR_Q_MGR)
+_PERSISTENT_NOT_ALLOWED: Final = int(Reason.PERSISTENT_NOT_ALLOWED)
+_STORAGE_NOT_AVAILABLE: Final = int(Reason.STORAGE_NOT_AVAILABLE)
 
 PutHolder = Transaction | ConfirmIdHolder
 """Who can have put something that has to be confirmed."""
@@ -43,31 +83,34 @@ def refusal(core: Core, queue: Destination, size: i64, durable: bool) -> tuple[s
     if queue.switches.closed_to_puts:
         switch = "production" if queue.switches.production_paused else "insertion"
         return CLOSED, f"{queue.definition.kind} {queue.name!r} takes no messages: {switch} is paused"
-    return unfit(core, queue, size, durable)
+    found = unfit(core, queue, size, durable)
+    return None if found is None else (found[0], found[1])
 
 
-def unfit(core: Core, queue: Destination, size: i64, durable: bool) -> tuple[str, str] | None:
-    """As `refusal`, whatever is paused: the bounds of ``queue`` and of the queue manager."""
+def unfit(core: Core, queue: Destination, size: i64, durable: bool) -> tuple[str, str, int] | None:
+    """As `refusal`, whatever is paused: the bounds of ``queue`` and of the queue manager; with the MQRC_."""
     limits = queue.limits
     if size > limits.max_message_bytes:
-        return TOO_LARGE, (
-            f"message of {size} bytes is larger than the {limits.max_message_bytes} bytes "
-            f"that queue {queue.name!r} takes"
-        )
+        text = f"message of {size} bytes is larger than the {limits.max_message_bytes} bytes that queue"
+        return TOO_LARGE, f"{text} {queue.name!r} takes", _TOO_BIG_FOR_Q
     if durable and not limits.persistent:
-        return NOT_ALLOWED, (
+        text = (
             f"queue {queue.name!r} has no store (persistent = false) and takes no persistent messages: "
             "send it non-persistent, or set allow_persistent_downgrade"
         )
+        return NOT_ALLOWED, text, _PERSISTENT_NOT_ALLOWED
     if isinstance(queue, Queue) and queue.units is not None and queue.units.full():
-        return NO_ROOM, (
+        text = (
             f"queue {queue.name!r} keeps {queue.units.max_members} messages of units of order in mind "
             "(max_unit_members): send it when some are done"
         )
+        return NO_ROOM, text, _Q_FULL
     pool = queue.quota.pool
-    if pool is not None and not pool.could_fit(size):
-        return NO_ROOM, no_room_text(pool, size)
-    return None if durable else volatile_refusal(core, size + ENTRY_OVERHEAD_BYTES)
+    if pool is not None and not pool.could_fit(1, size):
+        reason = _TOO_BIG_FOR_Q if 0 <= pool.max_bytes < size else _Q_FULL
+        return NO_ROOM, no_room_text(pool, size), reason
+    refused = None if durable else volatile_refusal(core, size + ENTRY_OVERHEAD_BYTES)
+    return None if refused is None else (*refused, _STORAGE_NOT_AVAILABLE)
 
 
 def volatile_refusal(core: Core, size: i64) -> tuple[str, str] | None:
@@ -86,7 +129,12 @@ def lacking(core: Core, queue: Destination, size: i64) -> Pool | None:
     pool = queue.quota.pool
     if pool is None or pool.takes(size):
         return None
-    _make_room(core, as_queue(queue))
+    # expired entries at the front of a full queue are noticed on access
+    for band in as_queue(queue).bands:
+        entry = band.first()
+        while entry is not None and expired(core, entry):
+            expire_available(core, entry)
+            entry = band.first()
     return None if pool.takes(size) else pool
 
 
@@ -96,15 +144,6 @@ def no_room_text(pool: Pool, size: i64) -> str:
         f"{pool.what} has no room for {size} bytes: {pool.messages} messages of at most "
         f"{pool.max_messages}, {pool.bytes} bytes of at most {pool.max_bytes} (−1: no limit)"
     )
-
-
-def _make_room(core: Core, queue: Queue) -> None:
-    """End expired entries at the front of a full queue: they are noticed on access."""
-    for band in queue.bands:
-        entry = band.first()
-        while entry is not None and expired(core, entry):
-            expire_available(core, entry)
-            entry = band.first()
 
 
 def expiry_of(core: Core, queue: Destination, head: MessageHead) -> i64:
@@ -141,7 +180,9 @@ def store(core: Core, producer: Producer, queue: Queue, message: Message) -> Non
     if head.delivery_time_ms != 0 or head.delivery_delay_ms != 0:
         due_us = due_of(core, head)
         if due_us != 0:
-            _store_unborn(core, producer, queue, message, due_us)
+            entry = new_entry(core, producer, queue, message, due_us, None)
+            add_delayed(core, entry, n.UNBORN, due_us)
+            note(queue, message.head, None)
             return
     expiry_us = expiry_of(core, queue, head)
     priority = head.priority if head.priority <= 9 else 9
@@ -183,26 +224,8 @@ def flags_of(message: Message, expiry_us: i64) -> i64:
     return flags
 
 
-def _store_unborn(
-    core: Core,
-    producer: Producer,
-    queue: Queue,
-    message: Message,
-    due_us: i64,
-) -> None:
-    """Put a message that is to be delivered later."""
-    entry = new_entry(core, producer, queue, message, due_us, None)
-    add_delayed(core, entry, n.UNBORN, due_us)
-    note(queue, message.head, None)
-
-
 def new_entry(
-    core: Core,
-    producer: Producer,
-    queue: Queue,
-    message: Message,
-    due_us: i64,
-    by: PutHolder | None,
+    core: Core, producer: Producer, queue: Queue, message: Message, due_us: i64, by: PutHolder | None
 ) -> Entry:
     """Write an arrival, and make the object in no order: `entry_creation` has it begin, available, delayed
     (``due_us``, else 0), or held by whom it was put ``by``."""
@@ -235,11 +258,7 @@ def new_entry(
 
 
 def write_arrival(
-    core: Core,
-    producer: Producer,
-    queue: Destination,
-    arrival: Arrival,
-    message: Message,
+    core: Core, producer: Producer, queue: Destination, arrival: Arrival, message: Message
 ) -> i64:
     """Complete and write an arrival by ``producer``; the body goes with it only if it is to be stored.
     Returns its serial.
@@ -280,3 +299,38 @@ def write_arrival(
         size, offset = message.size, arrival.body_offset
         queue.units.come(Entry(queue, serial, arrival.priority, flags, 0, offset, size, body))
     return serial
+
+
+def put_in_transaction(
+    core: Core, transaction: Transaction, producer: Producer, queue: Queue, message: Message
+) -> Entry:
+    """Put provisionally: invisible until the commit. Raises as `make_room`."""
+    make_room(core, transaction, 1, message.size)
+    entry = new_entry(core, producer, queue, message, due_of(core, message.head), transaction)
+    note(queue, message.head, transaction)
+    hold_put(core, transaction, entry)
+    return entry
+
+
+def hold_put(core: Core, transaction: Transaction, entry: Entry) -> None:
+    """The transaction has put ``entry``, a new object in no order."""
+    begin_held(entry, transaction.kind, transaction.id, transaction)
+    as_queue(entry.queue).held.add(entry)
+    if transaction.kind == n.SPARK_BRANCH:
+        entry.body = None  # it may be held for long, and there may be very many: read again when it goes out
+    admit(core, entry)
+    transaction.puts.append(entry)
+
+
+def refusal_of(core: Core, queue: Queue, head: MessageHead, size: i64) -> tuple[int, str] | None:
+    """Why ``queue`` doesn't take it now, as (MQRC_, sentence)."""
+    if queue.switches.closed_to_puts:
+        return _PUT_INHIBITED, f"queue {queue.name!r} takes no messages: production or insertion is paused"
+    if size > core.options.max_message_bytes:
+        limit = core.options.max_message_bytes
+        return _TOO_BIG_FOR_Q_MGR, f"message of {size} bytes: the queue manager takes {limit} at most"
+    refused = unfit(core, queue, size, head.durable)
+    if refused is not None:
+        return refused[2], refused[1]
+    pool = lacking(core, queue, size)
+    return None if pool is None else (_Q_FULL, no_room_text(pool, size))

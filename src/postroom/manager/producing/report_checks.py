@@ -1,18 +1,23 @@
-"""Report options at the put: which make sense here, which are refused, and of which is warned.
+"""Report options at the put: which make sense here, which are refused, and of which is warned; and the
+message that a report is about.
 
 An option that Postroom has no meaning for is refused or accepted as MQ's three masks say; the report that is
 asked for needs somewhere to go.
 """
 
-from typing import Final
+from typing import Final, final
 
 from postroom.amqp.errors import INVALID_FIELD
+from postroom.amqp.message.message_fields import MessageFields
+from postroom.amqp.message.message_head import scan_head
+from postroom.manager.headers.mq_properties import MSG_TYPE
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Warned
 from postroom.manager.kernel.options import USAGE_TRANSMISSION
-from postroom.manager.producing.report_original import Original
+from postroom.manager.queues.message_ids import ids_of
 from postroom.model import mq
+from postroom.model.ids import MessageIds
 from postroom.model.message import MessageHead
 from postroom.model.mq import Reason, Undelivered, reason_name
 
@@ -24,6 +29,33 @@ _FAMILY_NAMES: Final = {
 }
 _ANSWERS: Final = mq.FAMILIES | int(mq.Report.PAN | mq.Report.NAN)
 """Options that ask for a message to the reply-to queue, be it a program's."""
+
+
+_REPLY_TO: Final = 4
+
+
+@final
+class Original:
+    """The message that a report is about: ``sections`` as stored, perhaps only those before its body."""
+
+    def __init__(self, sections: bytes) -> None:
+        self.sections = sections
+        self.head: MessageHead = scan_head(sections, complete=False)
+        self.fields = MessageFields(self.head.priority, self.head.durable, 0, sections, None)
+
+    @property
+    def reply_to(self) -> str:
+        """Where reports go; "" nowhere."""
+        found = self.fields.property_at(_REPLY_TO)
+        return found if isinstance(found, str) else ""
+
+    @property
+    def ids(self) -> MessageIds:
+        return ids_of(self.head)
+
+    def is_report(self) -> bool:
+        """Whether it is one itself: about those none are made."""
+        return self.fields.application_property(MSG_TYPE) == mq.MessageType.REPORT.value
 
 
 def check_options(

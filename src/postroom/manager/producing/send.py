@@ -21,12 +21,22 @@ from postroom.manager.kernel.errors import ManagerError, QueueDeleted
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.transaction import Transaction, check_open, fail
 from postroom.manager.producing import blocked_sends, publication
-from postroom.manager.producing.blocked_sends import BlockedSend, as_blocked_send, blocked_sends_of
-from postroom.manager.producing.message import Message
-from postroom.manager.producing.put import NO_ROOM, lacking, no_room_text, refusal, store
+from postroom.manager.producing.blocked_sends import (
+    BlockedSend,
+    as_blocked_send,
+    blocked_sends_of,
+    record_refused,
+)
+from postroom.manager.producing.put import (
+    NO_ROOM,
+    Message,
+    lacking,
+    no_room_text,
+    put_in_transaction,
+    refusal,
+    store,
+)
 from postroom.manager.producing.report_checks import check_options
-from postroom.manager.producing.transacted_puts import put_in_transaction
-from postroom.manager.producing.unheard_refusals import record_refused
 from postroom.manager.producing.upload import abort
 from postroom.manager.queues import duplicate_detection as duplicates
 from postroom.manager.queues.queue import Queue, as_queue
@@ -137,12 +147,7 @@ def _refusal(core: Core, queue: Destination, size: i64, durable: bool) -> tuple[
     return refusal(core, queue, size, durable)
 
 
-def _lacking(
-    core: Core,
-    producer: Producer,
-    queue: Destination,
-    message: Message,
-) -> Pool | None:
+def _lacking(core: Core, producer: Producer, queue: Destination, message: Message) -> Pool | None:
     """Where there is no room now for one that has just come; None where there is."""
     if isinstance(queue, Topic):
         return publication.lacking(core, producer, queue, message, blocked_sends_of(core).last_order + 1)
@@ -150,11 +155,7 @@ def _lacking(
 
 
 def _take(
-    core: Core,
-    producer: Producer,
-    queue: Destination,
-    message: Message,
-    transaction: Transaction | None,
+    core: Core, producer: Producer, queue: Destination, message: Message, transaction: Transaction | None
 ) -> tuple[str, str] | None:
     """Store it; why not, as (condition, description)."""
     first = core.ledger.next_position
@@ -213,16 +214,6 @@ def _not_to_wait(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[s
     return None
 
 
-def let_in(core: Core) -> None:
-    """Take what waits and has room now, in the order that each pool's policy says."""
-    while core.agenda.changed_pools or core.agenda.free_sends:
-        _let_in_unlimited(core)
-        if core.agenda.changed_pools:
-            pool = core.agenda.changed_pools.pop()
-            pool.marked = False
-            _let_in_line(core, pool)
-
-
 def _let_in_line(core: Core, pool: Pool) -> None:
     """A publish for which there is too little room, for it makes several entries, holds up those behind it
     only where that is the policy."""
@@ -277,8 +268,13 @@ class SendPart(TurnPart):
     """Sends that wait go in, or have waited long enough."""
 
     def follow(self, core: Core) -> None:
-        if core.agenda.changed_pools or core.agenda.free_sends:
-            let_in(core)
+        """Take what waits and has room now, in the order that each pool's policy says."""
+        while core.agenda.changed_pools or core.agenda.free_sends:
+            _let_in_unlimited(core)
+            if core.agenda.changed_pools:
+                pool = core.agenda.changed_pools.pop()
+                pool.marked = False
+                _let_in_line(core, pool)
 
     def time_out(self, core: Core) -> None:
         blocked_sends.time_out(core)

@@ -14,12 +14,7 @@ from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
 from postroom.manager.kernel.entry import Entry, unpacked, write_entry
-from postroom.model.packed import (
-    CHUNK_ENTRIES,
-    PACKED_BYTES,
-    PackedEntry,
-    write_plain_places,
-)
+from postroom.model.packed import CHUNK_ENTRIES, PACKED_BYTES, PackedEntry, write_plain_places
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.destination import Destination
@@ -36,13 +31,7 @@ class Chunk:
     """A run of packed entries of one priority, in the order of their places. ``data`` never changes."""
 
     def __init__(
-        self,
-        number: i64,
-        data: bytes,
-        count: i64,
-        zones: list[int],
-        objects: dict[int, Entry],
-        places: bytes,
+        self, number: i64, data: bytes, count: i64, zones: list[int], objects: dict[int, Entry], places: bytes
     ) -> None:
         self.number: i64 = number
         """Chunks of a backlog are numbered in order, so that a browser can find its way."""
@@ -185,7 +174,11 @@ class _Tail:
             write_i64_le(places, place)
             write_i64_le(places, ordinal)
         elif place != serial:
-            self._start_places(place, ordinal)
+            places = BytesWriter()
+            write_plain_places(places, self.data.getvalue(), self.count)
+            write_i64_le(places, place)
+            write_i64_le(places, ordinal)
+            self.places = places
         if expiry_us != 0:
             self.expires = True
             if self.zone_min_us == 0 or expiry_us < self.zone_min_us:
@@ -194,14 +187,6 @@ class _Tail:
         if self.count & (ZONE_ENTRIES - 1) == 0:
             self.zones.append(self.zone_min_us)
             self.zone_min_us = 0
-
-    def _start_places(self, place: i64, ordinal: i64) -> None:
-        """From here on places are not the serials: write down those so far."""
-        places = BytesWriter()
-        write_plain_places(places, self.data.getvalue(), self.count)
-        write_i64_le(places, place)
-        write_i64_le(places, ordinal)
-        self.places = places
 
     def expiry_us(self) -> i64:
         """The earliest; 0 if nothing expires."""
@@ -286,9 +271,6 @@ class Backlog:
         """Put a whole chunk at the end. From outside (recovery): the caller adds to `count`, tail empty."""
         self.chunks.append(Chunk(self._next_number, data, count, zones, objects, places))
         self._next_number += 1
-
-    def _tail_expiry_us(self) -> i64:
-        return 0 if self._tail is None else self._tail.expiry_us()
 
     def with_expired(self, now_us: i64) -> list[Chunk]:
         """Chunks in which something has expired; the tail becomes one if it has."""
@@ -402,7 +384,7 @@ class Backlog:
 
     def min_expiry_us(self) -> i64:
         """Not later than the earliest expiry of any entry here; 0 if none expires."""
-        soonest = self._tail_expiry_us()
+        soonest = 0 if self._tail is None else self._tail.expiry_us()
         for chunk in self.chunks:
             if chunk.min_expiry_us != 0 and (soonest == 0 or chunk.min_expiry_us < soonest):
                 soonest = chunk.min_expiry_us

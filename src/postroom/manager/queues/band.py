@@ -72,7 +72,9 @@ class Band:
             else:
                 self._live_gaps += 1
                 if self._live_gaps > SWEEP_AT and self._live_gaps * 2 > len(self.live) - head:
-                    self._sweep_live()
+                    self.live = [each for each in self.live if each is not None and each.band_part == LIVE]
+                    self.head = 0
+                    self._live_gaps = 0
         else:
             entry.band_part = NOWHERE
             self._pop_returned(entry)
@@ -105,11 +107,6 @@ class Band:
         if self._returned_gaps > SWEEP_AT and self._returned_gaps * 2 > len(back):
             self.returned = [each for each in back if each.band_part == RETURNED]
             self._returned_gaps = 0
-
-    def _sweep_live(self) -> None:
-        self.live = [each for each in self.live if each is not None and each.band_part == LIVE]
-        self.head = 0
-        self._live_gaps = 0
 
     def push(self, entry: Entry) -> None:
         """Add an entry behind all others."""

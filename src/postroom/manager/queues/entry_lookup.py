@@ -13,12 +13,13 @@ from mypy_extensions import i64
 from postroom.ledger.fold.state import find as among
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.entry_creation import assigned_again
 from postroom.manager.queues.backlog import Backlog, Chunk
 from postroom.manager.queues.band import Band
-from postroom.manager.queues.held_lookup import held_entry, held_serials
+from postroom.manager.queues.held_entries import HeldChunk, PackedHolder
 from postroom.manager.queues.placement import take_out, unpack
 from postroom.manager.queues.queue import Queue
-from postroom.model.packed import PACKED_FIELDS
+from postroom.model.packed import PACKED_FIELDS, PackedEntry
 
 BATCH_OBJECTS: Final = 128
 BEHIND_ALL: Final = 0x7FFF_FFFF_FFFF_FFFF
@@ -208,9 +209,18 @@ def find_busy(queue: Queue, serial: i64) -> Entry | None:
     return None
 
 
+def waiting_rows(chunk: Chunk) -> Any:
+    """What waits in the chunk, as an array of `PACKED_FIELDS`."""
+    rows: Any = np.frombuffer(chunk.data, _PACKED)[chunk.head : chunk.count]
+    if chunk.dead is None:
+        return rows
+    dead = np.unpackbits(np.frombuffer(chunk.dead, np.uint8), bitorder="little")
+    return rows[dead[chunk.head : chunk.count] == 0]
+
+
 def serials_on(queue: "Queue") -> Any:
     """The serials of everything on the queue, in any state, as a u64 array."""
-    parts = [_serials_of_chunk(chunk) for band in queue.bands for chunk in band.backlog.sealed()]
+    parts = [waiting_rows(chunk)["serial"] for band in queue.bands for chunk in band.backlog.sealed()]
     objects = [entry.serial for band in queue.bands for entry in band.waiting()]
     objects += queue.delayed.serials()
     objects += [entry.serial for entry in queue.held]
@@ -220,9 +230,48 @@ def serials_on(queue: "Queue") -> Any:
     return np.concatenate(parts)
 
 
-def _serials_of_chunk(chunk: "Chunk") -> Any:
-    serials: Any = np.frombuffer(chunk.data, _PACKED)["serial"][chunk.head : chunk.count]
-    if chunk.dead is not None:
-        dead = np.unpackbits(np.frombuffer(chunk.dead, np.uint8), bitorder="little")
-        serials = serials[dead[chunk.head : chunk.count] == 0]
-    return serials
+def held_entries(queue: Queue) -> Iterator[Entry]:
+    """Copies of all that is held, in order of serial."""
+    parts = [(holder, chunk) for holder in queue.packed_holders for chunk in holder.held.seen()]
+    if not parts:
+        return
+    serials: Any = np.concatenate([chunk.rows(chunk.head, chunk.end)["serial"] for _, chunk in parts])
+    counts = [int(chunk.end - chunk.head) for _, chunk in parts]
+    part: Any = np.repeat(np.arange(len(parts)), counts)
+    index: Any = np.concatenate([np.arange(int(chunk.head), int(chunk.end)) for _, chunk in parts])
+    for at in np.argsort(serials, kind="stable").tolist():
+        holder, chunk = parts[int(part[at])]
+        yield _copy(queue, holder, chunk, int(index[at]))
+
+
+def held_entry(queue: Queue, serial: int) -> Entry | None:
+    """A copy of the entry of that serial, if a Spark subscription holds it."""
+    return held_among(queue, {serial}).get(serial)
+
+
+def held_among(queue: Queue, serials: set[int]) -> dict[int, Entry]:
+    """Copies of those of these entries that Spark subscriptions hold, by serial."""
+    found: dict[int, Entry] = {}
+    wanted = np.array(sorted(serials), np.uint64)
+    for holder in queue.packed_holders:
+        for chunk in holder.held.seen():
+            own: Any = chunk.rows(chunk.head, chunk.end)["serial"]
+            for at in np.flatnonzero(np.isin(own, wanted)).tolist():
+                entry = _copy(queue, holder, chunk, int(chunk.head) + at)
+                found[int(entry.serial)] = entry
+    return found
+
+
+def held_serials(queue: Queue) -> list[Any]:
+    """Of all that is held, as u64 arrays."""
+    return [
+        np.asarray(chunk.rows(chunk.head, chunk.end)["serial"], np.uint64)
+        for holder in queue.packed_holders
+        for chunk in holder.held.seen()
+    ]
+
+
+def _copy(queue: Queue, holder: PackedHolder, chunk: HeldChunk, index: int) -> Entry:
+    entry = chunk.entry(index, queue, PackedEntry()).copy_for(holder)
+    assigned_again(entry, holder.id)
+    return entry

@@ -84,15 +84,6 @@ class IdIndex:
         if len(self.young) > YOUNG_ENTRIES:
             self._fold(YOUNG_ENTRIES // 2)
 
-    def miss(self, serial: i64) -> None:
-        """An entry has come whose ids are not in memory."""
-        self.missed.append(int(serial))
-
-    def take_missed(self) -> list[int]:
-        """Those to be read now: the whole queue is, where the index isn't ready."""
-        missed, self.missed = self.missed, []
-        return missed
-
     def add_missed(self, serials: list[int], found: list[Any]) -> None:
         """The ids of those have been read."""
         for serial, ids in zip(serials, found, strict=True):
@@ -117,14 +108,6 @@ class IdIndex:
                 if low < len(hashes) and hashes[low] == wanted:
                     found.append(serials[low : int(hashes.searchsorted(wanted, "right"))])
         return distinct(np.concatenate(found))
-
-    def hashed_bytes(self) -> i64:
-        """Memory of the segments: 16 bytes for each id."""
-        total: i64 = 0
-        for segment in self._segments:
-            for hashes, serials in segment:
-                total += int(hashes.nbytes) + int(serials.nbytes)
-        return total
 
     def too_large(self, depth: i64) -> bool:
         """Whether most of what it knows has ended."""

@@ -28,7 +28,7 @@ from postroom.manager.headers.mq_properties import (
     PUT_TIME,
     put_date_and_time,
 )
-from postroom.manager.producing.report_original import Original
+from postroom.manager.producing.report_checks import Original
 from postroom.model import mq
 
 MAX_DATA_BYTES: Final = 100

@@ -27,16 +27,12 @@ from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.effects import Fetch, Warned
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import ManagerError
-from postroom.manager.kernel.report_list import REPORTER, Cause, Reports
 from postroom.manager.kernel.transaction import Transaction
-from postroom.manager.names import name_resolution as names
-from postroom.manager.names.remote_queues import names_of
+from postroom.manager.kernel.turn_state import REPORTER, Cause, Reports
+from postroom.manager.names.name_resolution import names_of
 from postroom.manager.producing import discard
-from postroom.manager.producing.message import message_of
-from postroom.manager.producing.put import store
-from postroom.manager.producing.refusal import refusal_of
-from postroom.manager.producing.report_original import Original
-from postroom.manager.producing.transacted_puts import put_in_transaction
+from postroom.manager.producing.put import message_of, put_in_transaction, refusal_of, store
+from postroom.manager.producing.report_checks import Original
 from postroom.manager.queues.queue import Queue, Subscription
 from postroom.manager.reports.report_message import ReportText, report_sections
 from postroom.model import mq
@@ -60,18 +56,6 @@ _FAMILY: Final = {_COA: mq.COA_MASK, _COD: mq.COD_MASK, _EXPIRATION: mq.EXPIRATI
 
 
 # --- what has happened ----------------------------------------------------------------------------
-
-
-def make_due(core: Core) -> None:
-    """Make the reports about what this command has brought about."""
-    reports = core.reports
-    due, reports.due = reports.due, []
-    for cause in due:
-        if cause.entry.body is not None:
-            _report(core, cause, cause.entry.body)
-        elif cause.entry.flags & n.FLAG_BODY_STORED != 0:
-            _wait(core, cause)
-    read_more(core)
 
 
 def _wait(core: Core, cause: Cause) -> None:
@@ -105,18 +89,6 @@ def read_more(core: Core) -> None:
         entries = [cause.entry for cause in reports.reading]
         places = [(int(one.body_serial), int(one.body_offset), int(one.body_len)) for one in entries]
         core.effects.fetches.append(Fetch(entries, places))
-
-
-def bodies_read(core: Core, bodies: list[Body]) -> None:
-    """The messages that were to be read, in their order. A damaged one leaves its report unmade."""
-    reports = core.reports
-    read, reports.reading = reports.reading, []
-    for cause, body in zip(read, bodies, strict=True):
-        if isinstance(body, LedgerCorrupt):
-            reports.unmade += 1
-        else:
-            _report(core, cause, body)
-    read_more(core)
 
 
 def _report(core: Core, cause: Cause, body: bytes) -> None:
@@ -212,10 +184,10 @@ def put_to(
     queue, queue_manager = (address, "")
     if address not in destinations_of(core).queues and address not in names_of(core).definitions:
         queue, queue_manager = split_address(address)
-    found = names.resolve(core, queue, queue_manager)
+    found = names_of(core).resolve(queue, queue_manager)
     if isinstance(found, Undelivered):
         return found
-    sent = names.sent_to(core, found, sections)
+    sent = names_of(core).sent_to(found, sections)
     return _put(core, found.queue, head, sent, queue, queue_manager, transaction)
 
 
@@ -310,15 +282,31 @@ class ReportPart(TurnPart):
     """Reports are made, at once or when what they are about has been read."""
 
     def follow(self, core: Core) -> None:
-        if core.reports.due:
-            make_due(core)
+        """Make the reports about what this command has brought about."""
+        reports = core.reports
+        if not reports.due:
+            return
+        due, reports.due = reports.due, []
+        for cause in due:
+            if cause.entry.body is not None:
+                _report(core, cause, cause.entry.body)
+            elif cause.entry.flags & n.FLAG_BODY_STORED != 0:
+                _wait(core, cause)
+        read_more(core)
 
     def durable(self, core: Core) -> None:
-        if core.reports.waiting:
-            read_more(core)
+        read_more(core)
 
     def reads(self, entry: Entry) -> bool:
         return entry.state == n.START and isinstance(entry.owner, Reports)
 
     def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
-        bodies_read(core, bodies)
+        """The messages that were to be read, in their order. A damaged one leaves its report unmade."""
+        reports = core.reports
+        read, reports.reading = reports.reading, []
+        for cause, body in zip(read, bodies, strict=True):
+            if isinstance(body, LedgerCorrupt):
+                reports.unmade += 1
+            else:
+                _report(core, cause, body)
+        read_more(core)

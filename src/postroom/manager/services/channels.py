@@ -8,11 +8,12 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager import turn
-from postroom.manager.channels import receiving_end, refused_messages, sending_end, undelivered
+from postroom.manager.channels import receiving_end, sending_end, undelivered
 from postroom.manager.channels import registry as channels
 from postroom.manager.channels.channel import (
+    NOBODY_ELSE,
     Batch,
+    Caller,
     Channel,
     ChannelSync,
     ReceivingEnd,
@@ -24,6 +25,7 @@ from postroom.manager.headers.transmission_header import TransmissionHeader
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Asker, Sink
 from postroom.manager.kernel.entry import Entry
+from postroom.manager.turn import Command
 from postroom.model.channel import ChannelDefinition
 from postroom.model.message import MessageHead
 from postroom.model.mq import Undelivered
@@ -52,17 +54,14 @@ class ChannelService:
     def alter(self, definition: ChannelDefinition, now_us: i64) -> Channel:
         """Give the channel of that name another definition; a running one goes by it from its next start on.
         Raises ChannelNotFound, DefinitionInvalid, ChannelInUse."""
-        self._core.begin(now_us)
-        channel = channels.alter(self._core, definition)
-        turn.finish(self._core)
-        return channel
+        with Command(self._core, now_us):
+            return channels.alter(self._core, definition)
 
     def delete(self, name: str, now_us: i64) -> None:
         """Forget a channel that neither runs nor has a batch in doubt. Raises ChannelNotFound,
         ChannelInUse."""
-        self._core.begin(now_us)
-        channels.delete(self._core, name)
-        turn.finish(self._core)
+        with Command(self._core, now_us):
+            channels.delete(self._core, name)
 
     def set_status(self, name: str, status: dict[str, object], now_us: i64) -> None:
         """What must survive of a channel's state, as JSON-able values; it is `Channel.status`.
@@ -70,9 +69,8 @@ class ChannelService:
         While ``status["state"]`` is "stopped", the transmission queue of a sending channel gives nothing
         out. Raises ChannelNotFound.
         """
-        self._core.begin(now_us)
-        channels.set_status(self._core, name, status)
-        turn.finish(self._core)
+        with Command(self._core, now_us):
+            channels.set_status(self._core, name, status)
 
     def sync(self, name: str, ledger: str = "") -> ChannelSync:
         """How far a channel has come; of a receiving one with the partner of that ledger, "" the one that
@@ -88,42 +86,34 @@ class ChannelService:
         Raises ChannelSequenceError if the numbers differ all the same; ChannelNotFound, ChannelInUse,
         NotAllowed.
         """
-        self._core.begin(now_us)
-        try:
+        with Command(self._core, now_us):
             channels.resynchronise(self._core, name, partner_luwid, partner_sequence)
-        finally:
-            turn.finish(self._core)
 
     def resolve(self, name: str, commit: bool, now_us: i64) -> None:
         """Decide by hand about what is in doubt: it has arrived (``commit``), or goes back. Raises
         ChannelNotFound, ChannelInUse, NotAllowed, ChannelNotInDoubt."""
-        self._core.begin(now_us)
-        channels.resolve(self._core, name, commit)
-        turn.finish(self._core)
+        with Command(self._core, now_us):
+            channels.resolve(self._core, name, commit)
 
     def reset(self, name: str, next_sequence: i64, now_us: i64, ledger: str = "") -> None:
         """Have the next message be number ``next_sequence``; the partner hears of it from a sending end. Of a
         receiving one: for the partner of that ledger, "" for all. Raises ChannelNotFound, ChannelInUse,
         DefinitionInvalid."""
-        self._core.begin(now_us)
-        channels.reset(self._core, name, next_sequence, ledger)
-        turn.finish(self._core)
+        with Command(self._core, now_us):
+            channels.reset(self._core, name, next_sequence, ledger)
 
     # -- sending
 
     def open_sending(self, name: str, sink: Sink, now_us: i64) -> SendingEnd:
         """Bind a channel to its transmission queue. Deliveries come by effect, with ``delivery.consumer`` the
         end's. Raises ChannelNotFound, NotAllowed, ChannelInUse, QueueNotFound, AccessRefused."""
-        self._core.begin(now_us)
-        end = sending_end.open_sending(self._core, name, sink)
-        turn.finish(self._core)
-        return end
+        with Command(self._core, now_us):
+            return sending_end.open_sending(self._core, name, sink)
 
     def set_sending_credit(self, end: SendingEnd, count: i64, now_us: i64) -> None:
         """It can take ``count`` messages now. Raises LimitExceeded where a batch would be too large."""
-        self._core.begin(now_us)
-        sending_end.set_credit(self._core, end, count)
-        turn.finish(self._core)
+        with Command(self._core, now_us):
+            sending_end.set_credit(self._core, end, count)
 
     def is_empty(self, end: SendingEnd) -> bool:
         """Whether its transmission queue has nothing for it now."""
@@ -142,18 +132,14 @@ class ChannelService:
 
     def confirm_batch(self, end: SendingEnd, batch: Batch, now_us: i64) -> None:
         """The partner has the batch. Raises NotAllowed if it is not the oldest in doubt."""
-        self._core.begin(now_us)
-        sending_end.confirm(self._core, end, batch)
-        turn.finish(self._core)
+        with Command(self._core, now_us):
+            sending_end.confirm(self._core, end, batch)
 
     def forward_outside(self, end: SendingEnd, entries: list[Entry], now_us: i64) -> None:
         """The partner has taken these messages, which are in no batch; or nobody will ever know. Raises
         NotAllowed."""
-        self._core.begin(now_us)
-        try:
+        with Command(self._core, now_us):
             sending_end.forward_outside(self._core, end, entries)
-        finally:
-            turn.finish(self._core)
 
     def refuse_sending(
         self,
@@ -166,40 +152,41 @@ class ChannelService:
     ) -> Undelivered | None:
         """``entry``, in one of the end's batches or outside of them, can't travel for the reason ``why``: do
         ``action``, as `put_undelivered` does at a receiving end. Raises NotAllowed."""
-        self._core.begin(now_us)
-        try:
-            return refused_messages.refuse(self._core, end, action, entry, message, why)
-        finally:
-            turn.finish(self._core)
+        with Command(self._core, now_us):
+            return undelivered.refuse(self._core, end, action, entry, message, why)
 
     def close_sending(self, end: SendingEnd, now_us: i64, refused: bool = False) -> None:
         """It sends no more: the batch of which no confirmation was asked goes back, and what is held outside
         of batches; those in doubt are kept, unless the partner has said that it has none of them
         (``refused``)."""
-        self._core.begin(now_us)
-        sending_end.close(self._core, end, refused)
-        turn.finish(self._core)
+        with Command(self._core, now_us):
+            sending_end.close(self._core, end, refused)
 
     def close_partly(self, end: SendingEnd, arrived: set[Entry], last_sequence: i64, now_us: i64) -> None:
         """It sends no more, to a foreign partner: what has arrived of its batches is forwarded, the last one
         having that number, and everything else goes back."""
-        self._core.begin(now_us)
-        sending_end.close_partly(self._core, end, arrived, last_sequence)
-        turn.finish(self._core)
+        with Command(self._core, now_us):
+            sending_end.close_partly(self._core, end, arrived, last_sequence)
 
     # -- receiving
 
     def open_receiving(
-        self, name: str, queue_manager: str, ledger: str, now_us: i64, reset_sequence: i64 = 0
+        self,
+        name: str,
+        queue_manager: str,
+        ledger: str,
+        now_us: i64,
+        reset_sequence: i64 = 0,
+        caller: Caller = NOBODY_ELSE,
     ) -> ReceivingEnd:
         """A partner, known by its ledger's id in hex, sends by this channel from now on; ``last_luwid`` and
         ``last_sequence`` of the end are what it is told. ``reset_sequence``: it says that the next message
-        has this number; 0 nothing.
+        has this number; 0 nothing. Puts are in the name of ``caller``, unless the definition says another.
 
         Raises ChannelNotFound, NotAllowed, ChannelInUse, LimitExceeded, DefinitionInvalid.
         """
         self._core.begin(now_us)
-        return receiving_end.open_receiving(self._core, name, queue_manager, ledger, reset_sequence)
+        return receiving_end.open_receiving(self._core, name, queue_manager, ledger, reset_sequence, caller)
 
     def receive(
         self,
@@ -216,48 +203,32 @@ class ChannelService:
         (``fast``: non-persistent, outside of batches, without number) at once; never does it wait. Returns
         why it couldn't be put. ``header``: where it is to go instead, of a partner that sends none. Raises
         NotAllowed, LimitExceeded."""
-        self._core.begin(now_us)
-        try:
+        with Command(self._core, now_us):
             return receiving_end.receive(self._core, end, head, body, sequence, origin_serial, fast, header)
-        finally:
-            turn.finish(self._core)
 
     def put_undelivered(
-        self,
-        end: ReceivingEnd,
-        action: Action,
-        message: ReceivedMessage,
-        why: Undelivered,
-        now_us: i64,
+        self, end: ReceivingEnd, action: Action, message: ReceivedMessage, why: Undelivered, now_us: i64
     ) -> Undelivered | None:
         """Do what is to be done about a message that `receive` could not put, in its batch (fast: at once);
         why the report or dead letter that this is could not be put either. Raises NotAllowed,
         LimitExceeded."""
-        self._core.begin(now_us)
-        try:
+        with Command(self._core, now_us):
             return undelivered.put_undelivered(self._core, end, action, message, why)
-        finally:
-            turn.finish(self._core)
 
     def commit_received(
         self, end: ReceivingEnd, luwid: bytes, sequence: i64, target: Asker, now_us: i64
     ) -> None:
         """The batch of that LUWID is whole, its last number is ``sequence``: ``target`` gets the LUWID as
         the answer when that is durable. Raises TransactionRolledBack, the batch rolled back."""
-        self._core.begin(now_us)
-        try:
+        with Command(self._core, now_us):
             receiving_end.commit(self._core, end, luwid, sequence, target)
-        finally:
-            turn.finish(self._core)
 
     def roll_back_received(self, end: ReceivingEnd, now_us: i64) -> None:
         """Nothing of the batch that is being received has arrived."""
-        self._core.begin(now_us)
-        receiving_end.roll_back(self._core, end)
-        turn.finish(self._core)
+        with Command(self._core, now_us):
+            receiving_end.roll_back(self._core, end)
 
     def close_receiving(self, end: ReceivingEnd, now_us: i64) -> None:
         """The partner is gone, and with it what it had not had committed."""
-        self._core.begin(now_us)
-        receiving_end.close(self._core, end)
-        turn.finish(self._core)
+        with Command(self._core, now_us):
+            receiving_end.close(self._core, end)

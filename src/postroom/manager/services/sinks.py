@@ -4,10 +4,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager import turn
 from postroom.manager.kernel.core import Core
 from postroom.manager.spark import sink_verbs as sinks
 from postroom.manager.spark.sink import SinkApp, SinkBranch, SinkBranchRow, SinkContact, sinks_of
+from postroom.manager.turn import Command
 
 
 @final
@@ -20,45 +20,32 @@ class SinkService:
     def begin(self, contact: SinkContact, partition: int, attempt: int, now_us: i64) -> SinkBranch | None:
         """A branch for an attempt of a task: puts are in it when they name its transaction. None: its batch
         is decided. Raises SinkFenced, SinkQueryReplaced, SinkBatchReplaced, LimitExceeded."""
-        self._core.begin(now_us)
-        try:
+        with Command(self._core, now_us):
             return sinks.begin(self._core, contact, partition, attempt)
-        finally:
-            turn.finish(self._core)
 
     def seal(self, app: str, branch: str, now_us: i64) -> SinkBranch:
         """It takes nothing more; once durable it can be committed, whatever fails. Raises SinkBranchUnknown,
         SinkBranchSpoiled."""
-        self._core.begin(now_us)
-        try:
+        with Command(self._core, now_us):
             return sinks.seal(self._core, app, branch)
-        finally:
-            turn.finish(self._core)
 
     def commit(
         self, contact: SinkContact, offsets: str, position: int | None, names: list[str], now_us: i64
     ) -> tuple[bool, int]:
         """Decide a batch in one block, for the branches of these names and against the others: (True,
         messages); (False, 0): it was decided before. Raises SinkError, RequestInvalid."""
-        self._core.begin(now_us)
-        try:
+        with Command(self._core, now_us):
             return sinks.commit(self._core, contact, offsets, position, names)
-        finally:
-            turn.finish(self._core)
 
     def rollback(self, app: str, branch: str, now_us: i64) -> int:
         """Decide against one branch, "" all of the app's; how many there were: none where it is decided."""
-        self._core.begin(now_us)
-        count = sinks.rollback(self._core, app, branch)
-        turn.finish(self._core)
-        return count
+        with Command(self._core, now_us):
+            return sinks.rollback(self._core, app, branch)
 
     def forget(self, app: str, now_us: i64) -> int:
         """Nothing is known of the app any more; how many branches that rolled back. Raises SinkUnknown."""
-        self._core.begin(now_us)
-        count = sinks.forget(self._core, app)
-        turn.finish(self._core)
-        return count
+        with Command(self._core, now_us):
+            return sinks.forget(self._core, app)
 
     def find(self, app: str) -> SinkApp:
         """The app of that name; raises SinkUnknown."""
@@ -82,16 +69,16 @@ class SinkService:
 
 def _row(branch: SinkBranch, lease_us: int) -> SinkBranchRow:
     return SinkBranchRow(
-        branch.name,
-        branch.run_id,
-        branch.batch_id,
-        branch.partition,
-        branch.attempt,
-        branch.sealed,
-        len(branch.transaction.puts),
-        int(branch.bytes),
-        int(branch.since_us),
-        int(branch.since_us) + lease_us,
-        branch.user,
-        branch.container,
+        name=branch.name,
+        run_id=branch.run_id,
+        batch_id=branch.batch_id,
+        partition=branch.partition,
+        attempt=branch.attempt,
+        sealed=branch.sealed,
+        messages=len(branch.transaction.puts),
+        bytes=int(branch.bytes),
+        since_us=int(branch.since_us),
+        until_us=int(branch.since_us) + lease_us,
+        user=branch.user,
+        container=branch.container,
     )

@@ -17,6 +17,7 @@ from postroom.manager.spark.subscription import (
     spark_subscriptions_of,
 )
 from postroom.manager.spark.subscription_verbs import ON_NEW_CHECKPOINT_FAIL
+from postroom.manager.turn import Command
 
 
 @final
@@ -49,10 +50,8 @@ class SparkSubscriptionService:
 
     def delete(self, name: str, now_us: i64) -> int:
         """Forget it; returns how many entries go back. Raises SparkSubscriptionNotFound."""
-        self._core.begin(now_us)
-        count = spark_subscriptions.delete(self._core, name)
-        turn.finish(self._core)
-        return count
+        with Command(self._core, now_us):
+            return spark_subscriptions.delete(self._core, name)
 
     def plan(
         self, name: str, checkpoint: str, now_us: i64, on_new_checkpoint: str = ON_NEW_CHECKPOINT_FAIL
@@ -81,9 +80,8 @@ class SparkSubscriptionService:
     def let_history_go(self, reason: str, now_us: i64) -> None:
         """What is kept for those that have not read it is too much: end the one that is farthest behind.
         ``reason``: "bytes" or "space"."""
-        self._core.begin(now_us)
-        spark_subscriptions.let_history_go(self._core, reason)
-        turn.finish(self._core)
+        with Command(self._core, now_us):
+            spark_subscriptions.let_history_go(self._core, reason)
 
     def is_filling(self, spark: SparkSubscription) -> bool:
         """Whether it has room, and something waits that it may be about to be given."""

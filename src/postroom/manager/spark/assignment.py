@@ -1,4 +1,5 @@
-"""Giving entries to Spark subscriptions: one at a time where others take turns, else as many as there are.
+"""Giving entries to Spark subscriptions: one at a time where others take turns, else as many as there are;
+and how what one holds ends, or goes back: in bulk, from the packed form.
 
 No body is read for it, and what is packed stays so. One record assigns many: it is written when it is full,
 when the order of serials breaks, before anything else is said about what it assigns, and at the end of the
@@ -18,16 +19,23 @@ from postroom.manager.kernel.group_transitions import (
     assign_object,
     assign_packed,
     assigned_group,
+    consume_assigned,
+    end_with_many,
     record_assigned,
+    release_assigned,
 )
 from postroom.manager.kernel.memory import drop_body, forget, stored
+from postroom.manager.queues import annotations
 from postroom.manager.queues.backlog import Chunk
 from postroom.manager.queues.band import Band
-from postroom.manager.queues.placement import refill, take_out
+from postroom.manager.queues.held_entries import HeldChunk
+from postroom.manager.queues.placement import ended, refill, take_out
 from postroom.manager.queues.queue import Queue
 from postroom.manager.spark.subscription import ASSIGNED_TOGETHER, SparkSubscription, spark_subscriptions_of
 from postroom.manager.undeliverable.expiry import expire_available
-from postroom.model.packed import PACKED_BYTES, PACKED_FIELDS
+from postroom.manager.undeliverable.returned_entries import settle_down
+from postroom.model import numbers as n
+from postroom.model.packed import PACKED_BYTES, PACKED_FIELDS, PackedEntry
 
 _PACKED: Final = np.dtype(PACKED_FIELDS)
 _PLACE_BYTES: Final = 16
@@ -185,3 +193,66 @@ def _ascending(serials: Any) -> list[tuple[int, int]]:
             pieces.append((start, end))
             start = end
     return pieces
+
+
+_SCRATCH: Final = PackedEntry()
+
+
+def consume_through(core: Core, spark: SparkSubscription, position: i64) -> i64:
+    """End everything that was assigned at ``position`` or before; returns how many entries that were."""
+    write_open(core, spark)
+    count: i64 = 0
+    for chunk in list(spark.held.chunks()):
+        end = chunk.end_through(position)
+        if end > chunk.head:
+            count += _consume(core, spark, chunk, end)
+            core.ledger.boundary()
+    return count
+
+
+def _consume(core: Core, spark: SparkSubscription, chunk: HeldChunk, end: i64) -> i64:
+    """End the entries of ``chunk`` before index ``end``."""
+    queue, first = spark.queue, chunk.head
+    rows: Any = chunk.rows(first, end)
+    size: i64 = int(rows["body_len"].sum(dtype="i8"))
+    consume_assigned(core, queue, spark.id, rows["serial"], int(size))
+    for index in (rows["flags"] & n.FLAG_REPORTS).nonzero()[0].tolist():
+        core.reports.note(chunk.entry(first + index, queue, _SCRATCH), n.FEEDBACK_COD)
+    if queue.annotated is not None:
+        for serial in rows["serial"].tolist():
+            annotations.drop(core, queue, serial)
+    if queue.units is not None:
+        units = queue.units
+        assert units is not None
+        for serial in rows["serial"].tolist():
+            if units.ended(serial):
+                core.agenda.woken.append(queue)
+    for index in [each for each in chunk.objects if first <= each < end]:
+        entry = chunk.objects[index]
+        end_with_many(entry)
+        ended(core, entry)
+    spark.held.drop(chunk, first, end, size)
+    return end - first
+
+
+def give_back_some(core: Core, spark: SparkSubscription, limit: i64) -> i64:
+    """Have up to ``limit`` of what it holds go back to their places, the last first; returns how many."""
+    write_open(core, spark)
+    chunks = spark.held.chunks()
+    if not chunks:
+        return 0
+    chunk = chunks[-1]
+    first = max(chunk.head, chunk.end - limit)
+    rows: Any = chunk.rows(first, chunk.end)
+    size: i64 = int(rows["body_len"].sum(dtype="i8"))
+    entries = [chunk.entry(index, spark.queue, _SCRATCH) for index in range(first, chunk.end)]
+    release_assigned(core, spark.queue, spark.id, entries, size)
+    for entry in entries:
+        if not entry.counted:
+            entry.counted = True
+            core.memory.live_entries += 1
+    spark.held.drop(chunk, first, chunk.end, size)
+    for entry in reversed(entries):
+        settle_down(core, entry)
+    core.ledger.boundary()
+    return len(entries)

@@ -61,10 +61,7 @@ def find(core: Core, name: str) -> SinkApp:
 
 
 def begin(core: Core, contact: SinkContact, partition: int, attempt: int) -> SinkBranch | None:
-    """A branch for an attempt of a task; None: its batch is decided, there is nothing to send.
-
-    Raises SinkFenced, SinkQueryReplaced, SinkBatchReplaced, LimitExceeded.
-    """
+    """A branch for an attempt of a task; None: its batch is decided, there is nothing to send."""
     sinks = sinks_of(core)
     app = _hear(core, contact)
     if _is_decided(app, contact):
@@ -337,30 +334,6 @@ def _record_of(app: SinkApp) -> dict[str, object]:
 # --- time and restarts ----------------------------------------------------------------------------
 
 
-def time_out(core: Core) -> None:
-    """Roll back branches that nobody has decided within their lease."""
-    sinks = sinks_of(core)
-    due_us = next_timeout_us(core)
-    while due_us != 0 and due_us <= core.now_us:
-        branch = next(iter(sinks.branches.values()))
-        count, app = len(branch.transaction.puts), branch.app.name
-        why = f"nobody has committed it within {core.options.sink_branch_lease_ms} ms (sink_branch_lease_ms)"
-        _roll_back(core, branch, why)
-        sinks.leases_ended += 1
-        text = f"branch {branch.name!r} with {count} messages has been rolled back: {why}"
-        core.effects.alarms.append(Alarm(LEASE_ENDED, app, text))
-        core.ledger.boundary()
-        due_us = next_timeout_us(core)
-
-
-def next_timeout_us(core: Core) -> i64:
-    """When the first lease ends; 0 never."""
-    sinks = sinks_of(core)
-    if not sinks.branches:
-        return 0
-    return next(iter(sinks.branches.values())).since_us + core.options.sink_branch_lease_ms * 1000
-
-
 def restore(core: Core, recovered: "Recovered") -> dict[int, Transaction]:
     """The apps, and the branches that were undecided before the start, by their ids as holders."""
     sinks = sinks_of(core)
@@ -368,17 +341,13 @@ def restore(core: Core, recovered: "Recovered") -> dict[int, Transaction]:
         app = restored_app(id, record)
         sinks.apps[app.name] = app
     rows = [row for row in recovered.holders if row.holder_kind == n.SPARK_BRANCH]
-    rows.sort(key=_since_us)
+    rows.sort(key=lambda row: int(row.detail["since_us"]))
     found: dict[int, Transaction] = {}
     for row in rows:
         branch = _restored_branch(core, row)
         sinks.add(branch)
         found[row.holder] = branch.transaction
     return found
-
-
-def _since_us(row: "HolderRow") -> int:
-    return int(row.detail["since_us"])
 
 
 def _restored_branch(core: Core, row: "HolderRow") -> SinkBranch:
@@ -422,7 +391,23 @@ class SinkPart(TurnPart):
     """Sinks of which nothing is heard come to their end."""
 
     def time_out(self, core: Core) -> None:
-        time_out(core)
+        """Roll back branches that nobody has decided within their lease."""
+        sinks = sinks_of(core)
+        due_us = self.next_timeout_us(core)
+        while due_us != 0 and due_us <= core.now_us:
+            branch = next(iter(sinks.branches.values()))
+            count, app = len(branch.transaction.puts), branch.app.name
+            lease_ms = core.options.sink_branch_lease_ms
+            why = f"nobody has committed it within {lease_ms} ms (sink_branch_lease_ms)"
+            _roll_back(core, branch, why)
+            sinks.leases_ended += 1
+            text = f"branch {branch.name!r} with {count} messages has been rolled back: {why}"
+            core.effects.alarms.append(Alarm(LEASE_ENDED, app, text))
+            core.ledger.boundary()
+            due_us = self.next_timeout_us(core)
 
     def next_timeout_us(self, core: Core) -> i64:
-        return next_timeout_us(core)
+        sinks = sinks_of(core)
+        if not sinks.branches:
+            return 0
+        return next(iter(sinks.branches.values())).since_us + core.options.sink_branch_lease_ms * 1000

@@ -11,7 +11,6 @@ from postroom.manager.consuming.dispatch import has_room
 from postroom.manager.destinations import registry as queues
 from postroom.manager.destinations import tap
 from postroom.manager.destinations.tables import destinations_of
-from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Alarm, Sink
@@ -30,8 +29,13 @@ from postroom.manager.kernel.group_transitions import ASSIGNED_SLOT
 from postroom.manager.kernel.options import USAGE_TRANSMISSION, ConsumerOptions
 from postroom.manager.kernel.turn_state import NO_POSITION
 from postroom.manager.queues.queue import Queue
-from postroom.manager.spark.assignment import SparkReceiver, write_all, write_open
-from postroom.manager.spark.assignment_end import consume_through, give_back_some
+from postroom.manager.spark.assignment import (
+    SparkReceiver,
+    consume_through,
+    give_back_some,
+    write_all,
+    write_open,
+)
 from postroom.manager.spark.subscription import (
     MAX_CHECKPOINT_BYTES,
     SparkSubscription,
@@ -99,7 +103,10 @@ def create(core: Core, definition: SparkSubscriptionDefinition, user: str) -> Sp
             "the limit (max_spark_subscriptions)"
         )
     queue = queues.find(core, definition.queue)
-    _check_queue(queue)
+    if queue.definition.temporary:
+        raise NotAllowed(f"queue {queue.name!r} is temporary: a Spark subscription lasts")
+    if queue.definition.usage == USAGE_TRANSMISSION:
+        raise NotAllowed(f"queue {queue.name!r} is a transmission queue: its channel takes from it")
     consumer = consumers.open_consumer(core, queue, Sink(), _consumer_options(core, definition, user))
     spark = SparkSubscription(core.holders.ids.take(), definition, queue, user)
     spark.confirmed = core.ledger.next_position
@@ -111,39 +118,22 @@ def create(core: Core, definition: SparkSubscriptionDefinition, user: str) -> Sp
     spark.renewed_us = core.now_us
     _renewed(core, spark, core.now_us + _lease_us(spark))
     _write(core, spark)
-    _take_part(core, spark, consumer)
-    return spark
-
-
-def _check_queue(queue: Queue) -> None:
-    definition = queue.definition
-    if definition.temporary:
-        raise NotAllowed(f"queue {queue.name!r} is temporary: a Spark subscription lasts")
-    if definition.usage == USAGE_TRANSMISSION:
-        raise NotAllowed(f"queue {queue.name!r} is a transmission queue: its channel takes from it")
-
-
-def _consumer_options(core: Core, definition: SparkSubscriptionDefinition, user: str) -> ConsumerOptions:
-    return ConsumerOptions(
-        name=definition.name,
-        container=core.options.queue_manager,
-        user=user,
-        selector=definition.selector,
-    )
-
-
-def _take_part(core: Core, spark: SparkSubscription, consumer: Consumer) -> None:
-    """It is given what is available, as far as it has room."""
     consumer.bulk = SparkReceiver(core, spark)
     spark.consumer = consumer
     _keep_history(core)
     has_room(core, consumer)
     core.agenda.woken.append(spark.queue)
+    return spark
+
+
+def _consumer_options(core: Core, definition: SparkSubscriptionDefinition, user: str) -> ConsumerOptions:
+    return ConsumerOptions(
+        name=definition.name, container=core.options.queue_manager, user=user, selector=definition.selector
+    )
 
 
 def update(core: Core, definition: SparkSubscriptionDefinition) -> SparkSubscription:
-    """Give it another window or lease. Raises SparkSubscriptionNotFound, SubscriptionEnded,
-    DefinitionInvalid."""
+    """Give it another window or lease."""
     spark = find(core, definition.name)
     _check_lives(spark)
     definition.check(core.options)
@@ -223,10 +213,7 @@ def register(core: Core, name: str, checkpoint: str, replaces: bool) -> SparkSub
 
 def confirm(core: Core, name: str, checkpoint: str, position: i64) -> int:
     """What was assigned at ``position`` or before has been taken for good: it is consumed. Returns how many
-    entries that ended; again it ends none.
-
-    Raises SparkSubscriptionNotFound, SubscriptionEnded, CheckpointReplaced, PositionRefused.
-    """
+    entries that ended; again it ends none."""
     spark = find(core, name)
     _check_lives(spark)
     _check_checkpoint(spark, checkpoint, False)
@@ -329,26 +316,11 @@ def _renewed(core: Core, spark: SparkSubscription, until_us: i64) -> None:
     core.agenda.set_alarm(spark.queue, until_us)
 
 
-def on_time(core: Core, queue: Queue) -> None:
-    """End those of which nothing was heard for too long."""
-    for spark in subscribed_to(queue):
-        if spark.ended_us != 0 or spark.deleted:
-            continue
-        if spark.until_us > core.now_us:
-            core.agenda.set_alarm(queue, spark.until_us)
-            continue
-        _run_out(core, spark, TIME_OVER)
-
-
 def let_history_go(core: Core, reason: str) -> None:
     """What is kept for those that have not read it is more than there is room for: end the slowest."""
     living = [each for each in spark_subscriptions_of(core).by_name.values() if each.consumer is not None]
     if living:
-        _run_out(core, min(living, key=_by_confirmed), reason)
-
-
-def _by_confirmed(spark: SparkSubscription) -> int:
-    return int(spark.confirmed)
+        _run_out(core, min(living, key=lambda spark: int(spark.confirmed)), reason)
 
 
 def _run_out(core: Core, spark: SparkSubscription, reason: str) -> None:
@@ -413,7 +385,7 @@ def give_back(core: Core, queue: Queue) -> None:
 
 def _forget(core: Core, spark: SparkSubscription) -> None:
     spark.queue.packed_holders.remove(spark)
-    core.holders.close(spark.id, n.SPARK_SUBSCRIPTION)
+    core.holders.close(spark.id, n.SPARK_SUBSCRIPTION, True)
 
 
 def _write(core: Core, spark: SparkSubscription) -> None:
@@ -483,8 +455,16 @@ class SparkSubscriptionPart(TurnPart):
     """Leases end, what was held goes back, and what was assigned is written."""
 
     def destination_due(self, core: Core, destination: Destination) -> None:
-        if isinstance(destination, Queue) and destination.packed_holders:
-            on_time(core, destination)
+        """End those of which nothing was heard for too long."""
+        if not isinstance(destination, Queue):
+            return
+        for spark in subscribed_to(destination):
+            if spark.ended_us != 0 or spark.deleted:
+                continue
+            if spark.until_us > core.now_us:
+                core.agenda.set_alarm(destination, spark.until_us)
+                continue
+            _run_out(core, spark, TIME_OVER)
 
     def left_over(self, core: Core, destination: Destination) -> None:
         if isinstance(destination, Queue) and destination.returning > 0:

@@ -14,10 +14,7 @@ from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.entry import Entry
-from postroom.manager.kernel.errors import (
-    LimitExceeded,
-    NotAllowed,
-)
+from postroom.manager.kernel.errors import LimitExceeded, NotAllowed
 from postroom.manager.kernel.group_transitions import decide, decision, groups_by, hand_over
 from postroom.manager.kernel.memory import stored
 from postroom.manager.kernel.transaction import Receipt, Transaction, check_open, make_room
@@ -45,8 +42,7 @@ def begin(core: Core) -> Transaction:
 def dispose(
     core: Core, transaction: Transaction, consumer: Consumer, entry: Entry, event: i64, settled: bool
 ) -> Receipt:
-    """The consumer's outcome for ``entry`` takes effect with the commit. Raises as `make_room`, and
-    NotHeld."""
+    """The consumer's outcome for ``entry`` takes effect with the commit."""
     take_up(core, consumer, entry)
     if transaction.kind == n.SPARK_BRANCH:
         raise NotAllowed(
@@ -120,7 +116,7 @@ def decide_for(core: Core, transaction: Transaction) -> None:
     taken = [receipt.entry for receipt in transaction.receipts if receipt.event == n.EVENT_CONFIRM]
     groups += groups_by(taken, n.GET_UNCONFIRMED, transaction.kind, n.EVENT_CONFIRM)
     if groups:
-        position = _record(core, transaction, n.EVENT_CONFIRM, groups)
+        position = decision(core, transaction.id, transaction.kind, n.EVENT_CONFIRM, groups)
         _make_available(core, transaction, position)
         for entry in taken:
             as_queue(entry.queue).held.discard(entry)
@@ -141,7 +137,7 @@ def decide_against(core: Core, transaction: Transaction, event: i64) -> None:
         forget(transaction)
     groups = groups_by(transaction.puts, n.PUT_UNCONFIRMED, transaction.kind, event)
     if groups:
-        _record(core, transaction, event, groups)
+        decision(core, transaction.id, transaction.kind, event, groups)
         for entry in transaction.puts:
             as_queue(entry.queue).held.discard(entry)
             decide(entry, event, 0)
@@ -164,27 +160,9 @@ def prepare(core: Core, transaction: Transaction) -> None:
         groups += groups_by(puts, n.PUT_UNCONFIRMED, before, n.EVENT_PREPARE, transaction.kind, causes)
     taken = [receipt.entry for receipt in transaction.receipts]
     groups += groups_by(taken, n.GET_UNCONFIRMED, before, n.EVENT_PREPARE, transaction.kind)
-    _record(core, transaction, n.EVENT_PREPARE, groups)
+    decision(core, transaction.id, transaction.kind, n.EVENT_PREPARE, groups)
     for entry in (*transaction.puts, *taken):
         hand_over(entry, n.EVENT_PREPARE, transaction.kind)
-
-
-def time_out(core: Core) -> None:
-    """Roll back transactions that have been open too long."""
-    due_us = next_timeout_us(core)
-    while due_us != 0 and due_us <= core.now_us:
-        transaction = next(iter(core.transactions.local.values()))
-        rollback(core, transaction)
-        transaction.failed = f"rolled back after {core.options.transaction_timeout_ms} ms (time-out)"
-        transaction.timed_out = True
-        due_us = next_timeout_us(core)
-
-
-def next_timeout_us(core: Core) -> i64:
-    """When the oldest open transaction runs out; 0 never."""
-    if not core.transactions.local or core.options.transaction_timeout_ms == 0:
-        return 0
-    return next(iter(core.transactions.local.values())).begun_us + core.options.transaction_timeout_ms * 1000
 
 
 def _take_leave(core: Core, transaction: Transaction) -> None:
@@ -194,10 +172,7 @@ def _take_leave(core: Core, transaction: Transaction) -> None:
 
 def close(core: Core, transaction: Transaction) -> None:
     """It is decided: as a holder it is no more."""
-    if transaction.recorded:
-        core.holders.close(transaction.id, transaction.kind)
-    else:
-        core.holders.ids.give_back(transaction.id)
+    core.holders.close(transaction.id, transaction.kind, transaction.recorded)
     let_go_of(core, transaction)
 
 
@@ -212,10 +187,6 @@ def let_go_of(core: Core, transaction: Transaction) -> None:
         subscriptions.forsaken.extend(subscriptions.doomed)
         core.agenda.due = True
         subscriptions.doomed.clear()
-
-
-def _record(core: Core, transaction: Transaction, event: i64, groups: list[Group]) -> i64:
-    return decision(core, transaction.id, transaction.kind, event, groups)
 
 
 def _groups_of_puts(core: Core, puts: list[Entry], kind: i64) -> list[Group]:
@@ -233,7 +204,9 @@ def _groups_of_puts(core: Core, puts: list[Entry], kind: i64) -> list[Group]:
 def _make_available(core: Core, transaction: Transaction, position: i64) -> None:
     """Places follow the decision record: its position, and the rank in its groups."""
     ordinal: i64 = 0
-    for entry in sorted(transaction.puts, key=_by_group):
+    for entry in sorted(
+        transaction.puts, key=lambda entry: (entry.causes != 0, entry.queue.id, entry.serial)
+    ):
         as_queue(entry.queue).held.discard(entry)
         decide(entry, n.EVENT_CONFIRM, entry.causes)
         if entry.causes != 0:
@@ -249,10 +222,6 @@ def _make_available(core: Core, transaction: Transaction, position: i64) -> None
             core.reports.note(entry, n.FEEDBACK_COA)
         core.agenda.woken.append(entry.queue)
         add_committed(core, as_queue(entry.queue), entry)
-
-
-def _by_group(entry: Entry) -> tuple[bool, int, int]:
-    return (entry.causes != 0, entry.queue.id, entry.serial)
 
 
 def _apply(core: Core, receipt: Receipt) -> None:
@@ -303,7 +272,17 @@ class LocalTransactionPart(TurnPart):
     """Transactions that have been open for too long are rolled back."""
 
     def time_out(self, core: Core) -> None:
-        time_out(core)
+        due_us = self.next_timeout_us(core)
+        while due_us != 0 and due_us <= core.now_us:
+            transaction = next(iter(core.transactions.local.values()))
+            rollback(core, transaction)
+            transaction.failed = f"rolled back after {core.options.transaction_timeout_ms} ms (time-out)"
+            transaction.timed_out = True
+            due_us = self.next_timeout_us(core)
 
     def next_timeout_us(self, core: Core) -> i64:
-        return next_timeout_us(core)
+        if not core.transactions.local or core.options.transaction_timeout_ms == 0:
+            return 0
+        return (
+            next(iter(core.transactions.local.values())).begun_us + core.options.transaction_timeout_ms * 1000
+        )

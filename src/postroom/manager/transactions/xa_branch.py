@@ -98,15 +98,15 @@ class BranchRow:
 def row_of(branch: Branch) -> BranchRow:
     transaction = branch.transaction
     return BranchRow(
-        branch.xid,
-        branch.state,
-        int(branch.since_us),
-        int(branch.active_us),
-        len(transaction.puts),
-        len(transaction.receipts),
-        branch.container,
-        branch.user,
-        branch.decided_by,
+        xid=branch.xid,
+        state=branch.state,
+        since_us=int(branch.since_us),
+        active_us=int(branch.active_us),
+        puts=len(transaction.puts),
+        receipts=len(transaction.receipts),
+        container=branch.container,
+        user=branch.user,
+        decided_by=branch.decided_by,
     )
 
 

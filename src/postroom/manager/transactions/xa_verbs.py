@@ -69,9 +69,17 @@ def start(core: Core, session: XaSession, xid: Xid, flags: int, timeout_s: int) 
     if not 0 <= timeout_s <= MAX_TIMEOUT_S:
         what = f"a transaction timeout of {timeout_s} s must be 0 (the default) to {MAX_TIMEOUT_S}"
         raise XaError(XaCode.XAER_INVAL, what)
-    _check_free(session)
+    if session.branch is not None:
+        raise XaError(XaCode.XAER_PROTO, f"the session works on branch {session.branch.xid}: end that first")
+    if session.local_work:
+        raise XaError(XaCode.XAER_OUTSIDE, "local transactions are open on the session: discharge them first")
     if verb == XaVerb.START:
-        _hear_none(core, xid)
+        known = branches_of(core).by_xid.get(xid)
+        answer = cell(XaVerb.START, BranchState.NONEXISTENT if known is None else known.state)
+        if answer.code != XaCode.XA_OK:
+            raise XaError(
+                answer.code, f"there is a branch {xid} already: join or resume it, or take another Xid"
+            )
         branch = _new(core, session, xid)
         if timeout_s > 0:
             branches.limit(branch, core.now_us + timeout_s * 1_000_000)
@@ -83,13 +91,6 @@ def start(core: Core, session: XaSession, xid: Xid, flags: int, timeout_s: int) 
     branch.sessions.append(session)
     session.branch = branch
     return branch
-
-
-def _check_free(session: XaSession) -> None:
-    if session.branch is not None:
-        raise XaError(XaCode.XAER_PROTO, f"the session works on branch {session.branch.xid}: end that first")
-    if session.local_work:
-        raise XaError(XaCode.XAER_OUTSIDE, "local transactions are open on the session: discharge them first")
 
 
 def _new(core: Core, session: XaSession, xid: Xid) -> Branch:
@@ -137,7 +138,11 @@ def end(core: Core, session: XaSession, xid: Xid, flags: int, received: Received
     _assign(core, session, branch, received)
     _leave(session, branch)
     if not branch.sessions:
-        _rest(core, session, branch, cell(verb, branch.state).to)
+        branch.transaction.ended = True
+        branches_of(core).unkeep(branch)
+        branch.last_session = session
+        session.ended[int(branch.transaction.id)] = branch
+        _change(core, branch, cell(verb, branch.state).to)
 
 
 def _check_context(session: XaSession, branch: Branch, verb: XaVerb) -> None:
@@ -153,15 +158,6 @@ def _leave(session: XaSession, branch: Branch) -> None:
     if session.branch is branch:
         session.branch = None
         branch.sessions.remove(session)
-
-
-def _rest(core: Core, session: XaSession, branch: Branch, state: BranchState) -> None:
-    """Nobody works on the branch now: it takes nothing more until somebody does again."""
-    branch.transaction.ended = True
-    branches_of(core).unkeep(branch)
-    branch.last_session = session
-    session.ended[int(branch.transaction.id)] = branch
-    _change(core, branch, state)
 
 
 def _assign(core: Core, session: XaSession, branch: Branch, received: Received) -> None:
@@ -297,16 +293,6 @@ def _roll_back(core: Core, branch: Branch, code: XaCode, why: str, event: i64 = 
     core.ledger.boundary()
 
 
-def give_up_failed(core: Core) -> None:
-    """Roll back the branches that this command has made impossible to commit."""
-    failed = core.transactions.failed_branches
-    core.transactions.failed_branches = []
-    for transaction in failed:
-        branch = branches_of(core).unprepared(transaction.id)
-        if branch is not None:
-            _roll_back(core, branch, cell(XaVerb.GIVE_UP, branch.state).code, transaction.failed)
-
-
 def lose(core: Core, transaction: Transaction, why: str, user: str) -> None:
     """Of the branch that has this transaction something is taken away, by ``user``: it is rolled back, and
     where it is prepared that is a heuristic outcome."""
@@ -319,31 +305,6 @@ def lose(core: Core, transaction: Transaction, why: str, user: str) -> None:
         decide_heuristically(core, branch.xid, XaVerb.HEURISTIC_ROLLBACK, user)
     else:
         _roll_back(core, branch, cell(XaVerb.GIVE_UP, branch.state).code, why)
-
-
-def time_out(core: Core) -> None:
-    """Roll back the branches of which nothing was heard for too long, and those that are over their time."""
-    branches = branches_of(core)
-    due_us = _silence_ends_us(core)
-    while due_us != 0 and due_us <= core.now_us:
-        branch = next(iter(branches.silent.values()))
-        why = f"nothing was heard of it for {core.options.branch_idle_timeout_ms} ms (branch_idle_timeout_ms)"
-        _roll_back(core, branch, cell(XaVerb.TIME_OUT, branch.state).code, why)
-        due_us = _silence_ends_us(core)
-    limited = branches.first_limited()
-    while limited is not None and limited.deadline_us <= core.now_us:
-        why = "it was not prepared within its transaction timeout"
-        _roll_back(core, limited, cell(XaVerb.TIME_OUT, limited.state).code, why)
-        limited = branches.first_limited()
-
-
-def next_timeout_us(core: Core) -> i64:
-    """When the next branch runs out of time; 0 never."""
-    silence_us = _silence_ends_us(core)
-    limited = branches_of(core).first_limited()
-    if limited is not None and (silence_us == 0 or limited.deadline_us < silence_us):
-        return limited.deadline_us
-    return silence_us
 
 
 def _silence_ends_us(core: Core) -> i64:
@@ -450,13 +411,6 @@ def _hear(core: Core, xid: Xid, verb: XaVerb) -> Branch:
     raise XaError(answer.code, f"branch {xid} is {state}: it can't hear {verb_text!r}")
 
 
-def _hear_none(core: Core, xid: Xid) -> None:
-    branch = branches_of(core).by_xid.get(xid)
-    answer = cell(XaVerb.START, BranchState.NONEXISTENT if branch is None else branch.state)
-    if answer.code != XaCode.XA_OK:
-        raise XaError(answer.code, f"there is a branch {xid} already: join or resume it, or take another Xid")
-
-
 def _refuse(branch: Branch) -> None:
     raise XaError(branch.code, f"branch {branch.xid} has been rolled back: {branch.why}")
 
@@ -474,11 +428,33 @@ class XaPart(TurnPart):
     """Branches that can't be committed any more, or have timed out, are rolled back."""
 
     def finish(self, core: Core) -> None:
-        if core.transactions.failed_branches:
-            give_up_failed(core)
+        """Roll back the branches that this command has made impossible to commit."""
+        failed = core.transactions.failed_branches
+        core.transactions.failed_branches = []
+        for transaction in failed:
+            branch = branches_of(core).unprepared(transaction.id)
+            if branch is not None:
+                _roll_back(core, branch, cell(XaVerb.GIVE_UP, branch.state).code, transaction.failed)
 
     def time_out(self, core: Core) -> None:
-        time_out(core)
+        """Roll back the branches of which nothing was heard for too long, and those over their time."""
+        branches = branches_of(core)
+        due_us = _silence_ends_us(core)
+        while due_us != 0 and due_us <= core.now_us:
+            branch = next(iter(branches.silent.values()))
+            silence_ms = core.options.branch_idle_timeout_ms
+            why = f"nothing was heard of it for {silence_ms} ms (branch_idle_timeout_ms)"
+            _roll_back(core, branch, cell(XaVerb.TIME_OUT, branch.state).code, why)
+            due_us = _silence_ends_us(core)
+        limited = branches.first_limited()
+        while limited is not None and limited.deadline_us <= core.now_us:
+            why = "it was not prepared within its transaction timeout"
+            _roll_back(core, limited, cell(XaVerb.TIME_OUT, limited.state).code, why)
+            limited = branches.first_limited()
 
     def next_timeout_us(self, core: Core) -> i64:
-        return next_timeout_us(core)
+        silence_us = _silence_ends_us(core)
+        limited = branches_of(core).first_limited()
+        if limited is not None and (silence_us == 0 or limited.deadline_us < silence_us):
+            return limited.deadline_us
+        return silence_us

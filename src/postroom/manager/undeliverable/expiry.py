@@ -70,7 +70,7 @@ def next_expiry_us(queue: Queue) -> i64:
 def _scan_objects(core: Core, queue: Queue, left: i64) -> i64:
     """End expired objects that are available; returns how many more may be ended this turn.
 
-    Those that are delayed have their own moments (`returning.end_delays`).
+    Those that are delayed have their own moments (`returned_entries.DelayPart`).
     """
     queue.schedule.live_expiry_us = 0
     for band in queue.bands:

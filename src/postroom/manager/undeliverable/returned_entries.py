@@ -106,18 +106,6 @@ def settle_down(core: Core, entry: Entry) -> bool:
     return False
 
 
-def end_delays(core: Core, queue: Queue) -> None:
-    """Make available, or judge, what is due."""
-    left = core.options.max_expired_per_turn
-    while left > 0:
-        entry = queue.delayed.pop(core.now_us)
-        if entry is None:
-            break
-        end_delay(core, queue, entry)
-        left -= 1
-    core.agenda.set_alarm(queue, queue.delayed.next_us())
-
-
 def end_delay(core: Core, queue: Queue, entry: Entry) -> None:
     """What an entry waited for is over; it has left the delayed ones."""
     if entry.due_us > core.now_us:
@@ -148,5 +136,14 @@ class DelayPart(TurnPart):
     """Delays end."""
 
     def destination_due(self, core: Core, destination: Destination) -> None:
-        if isinstance(destination, Queue):
-            end_delays(core, destination)
+        """Make available, or judge, what is due."""
+        if not isinstance(destination, Queue):
+            return
+        left = core.options.max_expired_per_turn
+        while left > 0:
+            entry = destination.delayed.pop(core.now_us)
+            if entry is None:
+                break
+            end_delay(core, destination, entry)
+            left -= 1
+        core.agenda.set_alarm(destination, destination.delayed.next_us())

@@ -14,6 +14,7 @@ from typing import Final
 from postroom.server.channels.outbound_connection import Outward, Secrets
 from postroom.server.configuration.channels import CredentialsConfig
 from postroom.server.logs import log
+from postroom.server.tls import no_password, restricted
 
 MAX_PASSWORD_FILE_BYTES: Final = 64 << 10
 
@@ -50,13 +51,13 @@ def _password(file: Path) -> str:
 
 def _tls_context(known: CredentialsConfig) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=known.ca_file or None)
+        context = restricted(ssl.create_default_context(cafile=known.ca_file or None))
     except OSError as error:
         what = f"authorities {known.ca_file} can't be used: {_reason(error)}"
         raise CredentialsUnusable(what) from error
     if known.cert_file:
         try:
-            context.load_cert_chain(known.cert_file, known.key_file or None)
+            context.load_cert_chain(known.cert_file, known.key_file or None, no_password)
         except OSError as error:
             what = f"certificate {known.cert_file} can't be used: {_reason(error)}"
             raise CredentialsUnusable(what) from error

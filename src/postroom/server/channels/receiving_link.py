@@ -27,10 +27,15 @@ from postroom.channel.wire import (
     read_batch_end,
     read_tag,
 )
+from postroom.manager.channels.channel import NOBODY_ELSE, Caller
 from postroom.manager.channels.undelivered import ReceivedMessage
 from postroom.manager.kernel.effects import Asker
 from postroom.manager.kernel.errors import ManagerError
+from postroom.manager.security.acts import ATTACH
 from postroom.model.channel_states import ChannelEvent
+from postroom.model.entity_types import CHANNEL_TYPE
+from postroom.model.rights import Right
+from postroom.server.access.access import access_of
 from postroom.server.channels.agent_link import CONTROL_BYTES, LINK_NAME_PREFIX
 from postroom.server.channels.inbound_link import Arrival, TakingLink
 from postroom.server.channels.instance import ChannelInstance, LinkStatus, partner_runs_of
@@ -88,8 +93,10 @@ class ReceivingLink(TakingLink):
         terms = self.terms = negotiate(self.offer, theirs)
         self.instance.partner = theirs.queue_manager
         self.instance.event(ChannelEvent.ATTACHED, "", now_us)
+        called = self.instance.outward is None
+        caller = Caller(self.binding.user, self.binding.roles) if called else NOBODY_ELSE
         end = self.channels.open_receiving(
-            self.name, theirs.queue_manager, theirs.ledger, now_us, theirs.reset_sequence
+            self.name, theirs.queue_manager, theirs.ledger, now_us, theirs.reset_sequence, caller
         )
         self.end = end
         self.machine = ReceivingMachine(terms, end.last_sequence, end.last_luwid)
@@ -307,6 +314,7 @@ def grant_receiving(
     `ManagerError`."""
     theirs = read_offer(attach.properties, False)
     broker = binding.broker
+    access_of(broker).require_on_queue_manager(binding, Right.CHANNEL, ATTACH, CHANNEL_TYPE, theirs.channel)
     instance = partner_runs_of(broker).partner_attaches(
         theirs.channel, theirs.queue_manager, False, binding, now_us
     )

@@ -36,8 +36,12 @@ from postroom.manager.headers.transmission_header import take_transmission
 from postroom.manager.kernel.effects import Delivery
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import ManagerError
+from postroom.manager.security.acts import ATTACH
 from postroom.model import mq
 from postroom.model.channel_states import ChannelEvent
+from postroom.model.entity_types import CHANNEL_TYPE
+from postroom.model.rights import Right
+from postroom.server.access.access import access_of
 from postroom.server.channels.agent_link import LINK_NAME_PREFIX, AgentLink
 from postroom.server.channels.instance import ChannelInstance, LinkStatus, partner_runs_of
 from postroom.server.channels.undeliverable import give_up, message_of
@@ -414,10 +418,13 @@ def grant_sending(binding: ConnectionState, link: SenderLink, attach: Attach, no
     """A requester has attached to ``$channel``: the end that sends to it. Raises `AmqpError`,
     `ManagerError`."""
     theirs = read_offer(attach.properties, True)
+    access, channel = access_of(binding.broker), theirs.channel
+    access.require_on_queue_manager(binding, Right.CHANNEL, ATTACH, CHANNEL_TYPE, channel)
     instance = partner_runs_of(binding.broker).partner_attaches(
         theirs.channel, theirs.queue_manager, True, binding, now_us
     )
     try:
+        access.require(binding, Right.GET, instance.definition.transmission_queue)
         offer = _offer(binding, instance)
         bound = SendingLink(binding, link, instance, offer)
         reset = offer.reset_sequence  # the requester takes it over from our answer

@@ -4,14 +4,12 @@ Read from TOML. Every key that is unknown, of the wrong type or out of its bound
 and line.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, field
 
-from postroom.amqp.frames.sasl import ANONYMOUS, PLAIN
 from postroom.manager.kernel.destination_checks import check_order
 from postroom.manager.kernel.errors import DefinitionInvalid, ManagerError
 from postroom.manager.kernel.name_rules import DEAD_LETTERS
@@ -26,15 +24,24 @@ from postroom.manager.kernel.options import (
 from postroom.manager.kernel.quota_definition import QuotaDefinition
 from postroom.manager.names.remote_queues import RemoteQueueDefinition
 from postroom.model.names import MANAGER_MARK
-from postroom.server.addresses import DEFAULT_PORT, is_loopback, split_address
 from postroom.server.configuration.channels import ChannelConfig, CredentialsConfig
 from postroom.server.configuration.dead_letter_handlers import DeadLetterHandlerConfig
 from postroom.server.configuration.http import HttpConfig
-from postroom.server.configuration.passwords import (
-    SCRAM_MECHANISMS,
-    PasswordHashError,
-    parse_hash,
-    scheme_of,
+from postroom.server.configuration.limits import UserLimitConfig
+from postroom.server.configuration.listening import (
+    ListenConfig,
+    check_mechanisms,
+    check_token_mechanisms,
+    check_users,
+)
+from postroom.server.configuration.oauth import OAuthConfig
+from postroom.server.configuration.replication import ReplicationConfig
+from postroom.server.configuration.roles import RoleConfig, check_roles
+from postroom.server.configuration.sign_in import (
+    CertificateUserConfig,
+    SignInConfig,
+    SignInRuleConfig,
+    check_rules,
 )
 from postroom.server.configuration.values import (
     Name,
@@ -42,9 +49,9 @@ from postroom.server.configuration.values import (
     PlacedError,
     Positive,
     SettingsTable,
+    check_names,
     settings_of,
 )
-from postroom.server.configuration.websocket import WebSocketConfig
 
 DEFAULT_TLS_PORT: Final = 5671
 DEFAULT_DATA_FOLDER: Final = "postroom-data"
@@ -55,56 +62,6 @@ RESERVED_PREFIXES: Final = ("$", "postroom.")
 def is_reserved(name: str) -> bool:
     """Whether ``name`` belongs to the broker itself."""
     return name.startswith(RESERVED_PREFIXES)
-
-
-class ListenConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """One address to accept connections on."""
-
-    address: str = f"127.0.0.1:{DEFAULT_PORT}"
-    """`HOST:PORT`; IPv6 in brackets: `[::1]:5672`; a host name stands for all its addresses that this machine
-    has; `0.0.0.0` for every interface."""
-    anonymous: bool | None = None
-    """Whether a client needs no password (SASL ANONYMOUS, or no SASL at all); unset: yes on a loopback
-    address, no elsewhere."""
-    tls_certificate: str | None = None
-    """PEM file with the certificate chain; makes this a TLS listener."""
-    tls_key: str | None = None
-    """PEM file with the private key; unset: it is in the certificate's file."""
-    mechanisms: list[Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]] | None = None
-    """By which SASL mechanisms users sign in, best first; unset: by each of SCRAM that every user has a
-    verifier for, and by PLAIN where nobody else can read it (TLS, or a loopback address)."""
-    websocket: WebSocketConfig | None = None
-    """Makes this a listener for [AMQP over WebSocket](amqp.md#over-websocket), in clear or with TLS, and for
-    nothing else: `websocket = {}`, or `websocket = { path = "/mq" }`."""
-
-    def __post_init__(self) -> None:
-        try:
-            split_address(self.address)
-        except ValueError as error:
-            raise PlacedError(("address",), str(error)) from error
-        if self.tls_key is not None and self.tls_certificate is None:
-            raise PlacedError(("tls_key",), "without tls_certificate: name the certificate's file too")
-
-    @property
-    def host(self) -> str:
-        return split_address(self.address)[0]
-
-    @property
-    def port(self) -> int:
-        return split_address(self.address)[1]
-
-    @property
-    def allows_anonymous(self) -> bool:
-        return is_loopback(self.host) if self.anonymous is None else self.anonymous
-
-    def sasl_mechanisms(self, users: Mapping[str, tuple[str, ...]]) -> list[str]:
-        """What is offered, best first, ANONYMOUS last."""
-        offered: list[str] = list(self.mechanisms or [])
-        if self.mechanisms is None:
-            offered = [each for each in SCRAM_MECHANISMS if users and not without_verifier(users, each)]
-            if self.tls_certificate is not None or is_loopback(self.host):
-                offered.append(PLAIN)
-        return [*offered, ANONYMOUS] if self.allows_anonymous else offered
 
 
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -223,6 +180,11 @@ class LedgerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """History above this goes, oldest first."""
     retention_s: NotNegative = 0
     """History older than this goes too; 0: no limit by age."""
+    acts_retention_bytes: NotNegative = 1 << 30
+    """[Acts](users.md#acts) outlive their history up to this size, at most 1/8 of the volume; then the oldest
+    go. 0: they go with their history."""
+    acts_retention_s: NotNegative = 0
+    """Acts older than this go too; 0: no limit by age."""
     max_leases: NotNegative = 64
     """[Readers' leases](ledger-options.md#leases) at a time, broken ones that were not released included."""
     max_lease_s: Positive = 7 * 86_400
@@ -404,7 +366,16 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     listen: list[ListenConfig] = field(default_factory=lambda: [ListenConfig()])
     users: dict[str, str | list[str]] = {}
     """User name → what is kept of the password (`postroom user hash`), in one form or several."""
+    role: list[RoleConfig] = []
+    certificate_user: list[CertificateUserConfig] = []
+    """The first that a certificate matches counts; without any, its common name is the user."""
+    sign_in_rule: list[SignInRuleConfig] = []
+    """The first that speaks of a sign-in counts; without any, all may sign in as listeners offer it."""
+    sign_in: SignInConfig = SignInConfig()
+    oauth: OAuthConfig | None = None
+    """Unset: no tokens are taken."""
     limits: LimitsConfig = LimitsConfig()
+    user_limit: list[UserLimitConfig] = []
     auto_create: AutoCreateConfig = AutoCreateConfig()
     queue_defaults: QueueDefaultsConfig = QueueDefaultsConfig()
     ledger: LedgerConfig = LedgerConfig()
@@ -427,6 +398,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     dead_letter_handler: list[DeadLetterHandlerConfig] = []
     http: HttpConfig | None = None
     """Unset: nothing is served over HTTP."""
+    replication: ReplicationConfig | None = None
+    """Unset: the ledger is on this machine alone."""
 
     def __post_init__(self) -> None:
         if MANAGER_MARK in self.container_id:
@@ -434,15 +407,19 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
             raise PlacedError(("container_id",), what)
         if not self.listen:
             raise PlacedError(("listen",), "is empty: give at least one address")
-        _check_users(self.passwords)
-        _check_mechanisms(self.listen, self.passwords)
-        _check_names("queue", [queue.name for queue in self.queue])
-        _check_names("topic", [topic.name for topic in self.topic])
+        check_users(self.passwords, self.listen)
+        check_mechanisms(self.listen, self.passwords)
+        check_token_mechanisms(self.listen, self.oauth is not None)
+        check_rules(self.sign_in_rule, self.listen)
+        check_names("queue", [queue.name for queue in self.queue])
+        check_names("topic", [topic.name for topic in self.topic])
         self._check_queues()
-        _check_names("quota", [quota.name for quota in self.quota])
-        _check_names("channel", [channel.name for channel in self.channel])
+        check_names("user_limit", [limit.user for limit in self.user_limit], "user")
+        check_names("quota", [quota.name for quota in self.quota])
+        check_names("channel", [channel.name for channel in self.channel])
         _check_credentials(self.channel, self.credentials)
-        _check_names("remote_queue", [remote.name for remote in self.remote_queue])
+        check_names("remote_queue", [remote.name for remote in self.remote_queue])
+        check_roles(self.role, self.users)
 
     def _check_queues(self) -> None:
         """What a queue says must go with what the defaults say for it."""
@@ -469,51 +446,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
         return Path(self.data)
 
 
-def _check_users(users: Mapping[str, tuple[str, ...]]) -> None:
-    for name, stored in users.items():
-        if not stored:
-            raise PlacedError(("users", name), "is empty: make a password hash with `postroom user hash`")
-        for text in stored:
-            try:
-                parse_hash(text)
-            except PasswordHashError as error:
-                raise PlacedError(("users", name), str(error)) from error
-
-
-def without_verifier(users: Mapping[str, tuple[str, ...]], mechanism: str) -> list[str]:
-    """Users who can't sign in by a SCRAM mechanism."""
-    return [name for name, stored in users.items() if all(scheme_of(text) != mechanism for text in stored)]
-
-
-def _check_mechanisms(listen: list[ListenConfig], users: Mapping[str, tuple[str, ...]]) -> None:
-    for index, each in enumerate(listen):
-        for mechanism in each.mechanisms or []:
-            without = without_verifier(users, mechanism) if mechanism != PLAIN else []
-            if without:
-                what = f"{without[0]!r} of [users] has no {mechanism} verifier"
-                raise PlacedError(
-                    ("listen", index, "mechanisms"), f"{what}: make one with `postroom user hash`"
-                )
-        if users and not each.sasl_mechanisms(users):
-            without = without_verifier(users, SCRAM_MECHANISMS[1])
-            raise PlacedError(
-                ("listen", index),
-                f"nobody can sign in at {each.address!r}: PLAIN would send passwords in clear to another"
-                f" machine, and {without[0]!r} of [users] has no SCRAM verifier: make one with"
-                ' `postroom user hash`, use TLS, or allow it by name: mechanisms = ["PLAIN"]',
-            )
-
-
 def _check_credentials(channels: list[ChannelConfig], known: dict[str, CredentialsConfig]) -> None:
     for index, channel in enumerate(channels):
         if channel.credentials and channel.credentials not in known:
             what = f"{channel.credentials!r} is no table: there is no [credentials.{channel.credentials}]"
             raise PlacedError(("channel", index, "credentials"), what)
-
-
-def _check_names(table: str, names: list[str]) -> None:
-    seen: set[str] = set()
-    for index, name in enumerate(names):
-        if name in seen:
-            raise PlacedError((table, index, "name"), f"{table} {name!r} is defined twice")
-        seen.add(name)

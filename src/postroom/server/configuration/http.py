@@ -1,10 +1,11 @@
 """The table ``[http]`` of the configuration."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
 from postroom.server.addresses import is_loopback, split_address
+from postroom.server.configuration.listening import ListenConfig
 from postroom.server.configuration.values import PlacedError, Positive
 
 DEFAULT_HTTP_PORT: Final = 8672
@@ -19,6 +20,13 @@ class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """PEM file with the certificate chain; makes it HTTPS."""
     tls_key: str | None = None
     """PEM file with the private key; unset: it is in the certificate's file."""
+    tls_client_ca: str | None = None
+    """PEM file with the authorities whose client certificates are taken, as of a [listener](#listen): clients
+    show one beside their token."""
+    tls_client_certificate: Literal["require", "request"] | None = None
+    """As of a listener; a certificate that is only asked for must be good where it is shown."""
+    tls_revocation_list: str | None = None
+    """As of a listener."""
     plain: bool = False
     """Serve without TLS where other machines can reach it, for a proxy in front that has it; otherwise such
     an address needs a certificate."""
@@ -46,14 +54,25 @@ class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
             host, _ = split_address(self.address, DEFAULT_HTTP_PORT)
         except ValueError as error:
             raise PlacedError(("address",), str(error)) from error
-        if self.tls_key is not None and self.tls_certificate is None:
-            raise PlacedError(("tls_key",), "without tls_certificate: name the certificate's file too")
+        self.listen()
         if not (is_loopback(host) or self.tls_certificate or self.plain):
             what = (
                 f"{self.address!r} can be reached from other machines, and tokens would cross the network"
                 " readable: give tls_certificate, or plain = true behind a proxy that has TLS"
             )
             raise PlacedError(("address",), what)
+
+    def listen(self) -> ListenConfig:
+        """The same as a listener. Raises `PlacedError` for files of TLS that don't go together."""
+        host, port = split_address(self.address, DEFAULT_HTTP_PORT)
+        return ListenConfig(
+            address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            tls_certificate=self.tls_certificate,
+            tls_key=self.tls_key,
+            tls_client_ca=self.tls_client_ca,
+            tls_client_certificate=self.tls_client_certificate,
+            tls_revocation_list=self.tls_revocation_list,
+        )
 
     @property
     def serves_open_metrics(self) -> bool:

@@ -19,10 +19,12 @@ from typing import Final
 
 from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped]
 
-from postroom.amqp.frames.sasl import SCRAM_SHA_256, SCRAM_SHA_512
+from postroom.amqp.frames.sasl import PLUS, SCRAM_SHA_256, SCRAM_SHA_512
 
 SCRAM_MECHANISMS: Final = (SCRAM_SHA_512, SCRAM_SHA_256)
 """Best first."""
+BOUND_MECHANISMS: Final = tuple(each + PLUS for each in SCRAM_MECHANISMS)
+"""The same with channel binding; a verifier serves both."""
 SCRYPT: Final = "scrypt"
 SCHEMES: Final = (SCRAM_SHA_256, SCRAM_SHA_512, SCRYPT)
 """What a password can be kept as, the default first."""

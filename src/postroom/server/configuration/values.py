@@ -91,3 +91,12 @@ def _key(key: str, usual: object, bounds: Bounds | None, default: object) -> tup
     if default is UNSET:
         kind = kind | UnsetType
     return key, kind, NODEFAULT if default is MISSING else default
+
+
+def check_names(table: str, names: list[str], key: str = "name") -> None:
+    """No two rows of a table have one name. Raises `PlacedError`."""
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        if name in seen:
+            raise PlacedError((table, index, key), f"{table} {name!r} is defined twice")
+        seen.add(name)

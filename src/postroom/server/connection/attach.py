@@ -30,6 +30,10 @@ from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.kernel.name_rules import UNDELIVERED, is_pattern
 from postroom.manager.queues.queue import Queue, Subscription
+from postroom.model.names import DYNAMIC_PREFIX
+from postroom.model.rights import REST, Right
+from postroom.server.access.access import access_of
+from postroom.server.access.traffic import traffic_of
 from postroom.server.channels.receiving_link import grant_receiving
 from postroom.server.channels.sending_link import grant_sending
 from postroom.server.configuration.config import is_reserved
@@ -57,17 +61,26 @@ from postroom.server.management.links import ReplyLink, RequestLink
 class Grant:
     """What a link is bound to, and the two ends as the attach reply states them."""
 
-    def __init__(self, bound: BoundLink, source: Source | None, target: Target | Coordinator | None) -> None:
+    def __init__(
+        self,
+        bound: BoundLink,
+        source: Source | None,
+        target: Target | Coordinator | None,
+        *needs: tuple[Right, str],
+    ) -> None:
+        """``needs``: the rights by which it was let in."""
         self.bound: Final = bound
         self.source: Final = source
         self.target: Final = target
+        bound.needs = list(needs)
 
 
 def bind_link(binding: ConnectionState, link: Link, attach: Attach, now_us: int) -> None:
     """Answer the peer's attach of ``link``."""
-    key = (binding.container_id, link.name, link.role)
+    key = (binding.user, binding.container_id, link.name, link.role)
     previous = registry_of(binding.broker).claim(key, now_us)
     try:
+        traffic_of(binding.broker).check_link(binding)
         grant = _grant(binding, link, attach, previous, now_us)
     except (AmqpError, ManagerError) as error:
         if previous is not None:
@@ -116,15 +129,24 @@ def _grant(
 ) -> Grant:
     if isinstance(link, SenderLink):
         if isinstance(previous, OutgoingLink) and previous.may_resume(attach):
+            _require_again(binding, previous)
             return _resume_outgoing(binding, link, attach, previous)
         _close_previous(previous, now_us)
         return _grant_outgoing(binding, link, attach, now_us)
     assert isinstance(link, ReceiverLink)
     if isinstance(previous, IncomingLink) and previous.may_resume(attach):
+        _require_again(binding, previous)
         previous.resume(binding, link, attach)
-        return Grant(previous, attach.source, _target_of(binding, attach, previous.address))
+        target = _target_of(binding, attach, previous.address)
+        return Grant(previous, attach.source, target, *previous.needs)
     _close_previous(previous, now_us)
     return _grant_incoming(binding, link, attach, now_us)
+
+
+def _require_again(binding: ConnectionState, previous: BoundLink) -> None:
+    """Raise `AmqpError` for a link that wouldn't be let in any more."""
+    for right, name in previous.needs:
+        access_of(binding.broker).require(binding, right, name)
 
 
 def _close_previous(previous: BoundLink | None, now_us: int) -> None:
@@ -147,7 +169,9 @@ def _grant_outgoing(binding: ConnectionState, link: SenderLink, attach: Attach, 
     if source.address == MANAGEMENT_ADDRESS and not source.dynamic:
         granted = granted_source(source, MANAGEMENT_ADDRESS, timeout_s, Filters())
         return Grant(ReplyLink(binding, link, attach), granted, attach.target)
-    address, topic, dynamic = _source_node(binding, source, now_us)
+    right = Right.BROWSE if is_copy(source) else Right.GET
+    address, topic, dynamic = _source_node(binding, source, right, now_us)
+    need = _need(binding, Right.GET if topic else right, address, dynamic)
     dynamic_nodes_of(binding.broker).check_consumer(address, binding.container_id)
     if not topic:
         filters.leave_out_no_local()
@@ -158,7 +182,7 @@ def _grant_outgoing(binding: ConnectionState, link: SenderLink, attach: Attach, 
     manager = binding.broker.manager
     if not topic:
         bound.open(manager.queue(address), granted, attach, now_us, filters.selector)
-        return Grant(bound, granted, attach.target)
+        return Grant(bound, granted, attach.target, *need)
     wanted = wanted_subscription(binding.container_id, link.name, source, address, filters)
     queue = manager.subscribe(wanted, now_us)
     try:
@@ -167,17 +191,24 @@ def _grant_outgoing(binding: ConnectionState, link: SenderLink, attach: Attach, 
         if not wanted.durable:
             manager.forsake(queue, now_us)
         raise
-    return Grant(bound, granted, attach.target)
+    return Grant(bound, granted, attach.target, *need)
 
 
-def _source_node(binding: ConnectionState, source: Source, now_us: int) -> tuple[str, bool, str]:
+def _need(binding: ConnectionState, right: Right, address: str, dynamic: str) -> list[tuple[Right, str]]:
+    """What the link is let in by; a node that was made for it alone needs no more than that."""
+    return [] if dynamic else [(right, access_of(binding.broker).governing_name(address))]
+
+
+def _source_node(
+    binding: ConnectionState, source: Source, right: Right, now_us: int
+) -> tuple[str, bool, str]:
     """The node to receive from: its address, whether it is a topic, and the address again where the node was
     made for this link alone (else "").
 
     A queue that isn't there is made if the client asks for it, or `[auto_create]` says so; a topic when it is
-    subscribed to.
+    subscribed to. Raises `AmqpError` where the user lacks ``right`` on it, or may not make it.
     """
-    broker = binding.broker
+    broker, access = binding.broker, access_of(binding.broker)
     if source.dynamic:
         node = _dynamic_node(binding, source, now_us)
         return node.name, isinstance(node, Topic), node.name
@@ -185,22 +216,27 @@ def _source_node(binding: ConnectionState, source: Source, now_us: int) -> tuple
     if not address:
         raise AmqpError(INVALID_FIELD, "the source has no address and isn't dynamic")
     if _names_topic(binding, address, source.capabilities, is_pattern(address)):
+        access.require(binding, Right.GET, address)
         _check_reserved(address, address in broker.manager.topics)
         return address, True, ""
+    access.require(binding, right, address)
     address = broker.manager.names.local(address)
     broker.manager.names.check_readable(address)
     _check_reserved(address, address in broker.manager.queues)
     _check_may_create(binding, address, source.capabilities)
+    if address not in broker.manager.queues:
+        access.require(binding, Right.CREATE, address)
     return broker.manager.queue_for_attach(address, now_us).name, False, ""
 
 
 def _grant_by_name(binding: ConnectionState, link: SenderLink, attach: Attach, now_us: int) -> Grant:
     """Without a source: the durable subscription that has the name of the link."""
     queue = subscription_of_link(binding.broker.manager, binding.container_id, attach)
+    need = access_of(binding.broker).require(binding, Right.GET, queue.definition.topic)
     source = _source_of(queue)
     bound = OutgoingLink(binding, link, False, queue.definition.topic)
     bound.open(queue, source, attach, now_us)
-    return Grant(bound, source, attach.target)
+    return Grant(bound, source, attach.target, need)
 
 
 def _source_of(queue: Queue) -> Source:
@@ -228,7 +264,7 @@ def _resume_outgoing(
     timeout_s = binding.broker.config.limits.suspended_timeout_s
     granted = granted_source(source, previous.address, timeout_s, read_filters(source), previous.of_topic())
     previous.resume(binding, link, granted, attach.unsettled or {})
-    return Grant(previous, granted, attach.target)
+    return Grant(previous, granted, attach.target, *previous.needs)
 
 
 # The peer sends.
@@ -252,10 +288,11 @@ def _grant_incoming(binding: ConnectionState, link: ReceiverLink, attach: Attach
     if _leads_elsewhere(binding, target):
         return _grant_remote(binding, link, attach, target.address or "")
     node = _dynamic_node(binding, target, now_us) if target.dynamic else _target_node(binding, target, now_us)
+    need = _need(binding, Right.PUT, node.name, node.name if target.dynamic else "")
     bound = IncomingLink(binding, link, node, attach)
     bound.dynamic = node.name if target.dynamic else ""
     given = node.name if target.dynamic else target.address  # as it was asked for, its queue manager included
-    return Grant(bound, attach.source, _target_of(binding, attach, given, isinstance(node, Topic)))
+    return Grant(bound, attach.source, _target_of(binding, attach, given, isinstance(node, Topic)), *need)
 
 
 def _leads_elsewhere(binding: ConnectionState, target: Target) -> bool:
@@ -268,9 +305,10 @@ def _leads_elsewhere(binding: ConnectionState, target: Target) -> bool:
 
 def _grant_remote(binding: ConnectionState, link: ReceiverLink, attach: Attach, address: str) -> Grant:
     """A name that leads nowhere now is refused now; where it leads is looked up again for each message."""
+    need = access_of(binding.broker).require(binding, Right.PUT, address)
     binding.broker.manager.names.destination(address)
     bound = IncomingLink(binding, link, None, attach, address)
-    return Grant(bound, attach.source, _target_of(binding, attach, address))
+    return Grant(bound, attach.source, _target_of(binding, attach, address), need)
 
 
 def _target_of(binding: ConnectionState, attach: Attach, address: str | None, topic: bool = False) -> Target:
@@ -280,13 +318,18 @@ def _target_of(binding: ConnectionState, attach: Attach, address: str | None, to
 
 def _target_node(binding: ConnectionState, target: Target, now_us: int) -> Destination:
     """The queue or topic to send to; one that isn't there is made."""
-    manager = binding.broker.manager
+    manager, access = binding.broker.manager, access_of(binding.broker)
     address = target.address or ""
+    access.require(binding, Right.PUT, address)
     if _names_topic(binding, address, target.capabilities, False):
         _check_reserved(address, address in manager.topics)
+        if address not in manager.topics:
+            access.require(binding, Right.CREATE, address)
         return manager.topic_for_attach(address, now_us)
     address = manager.names.local(address)
     _check_reserved(address, address in manager.queues)
+    if address not in manager.queues:
+        access.require(binding, Right.CREATE, address)
     queue = manager.queue_for_attach(address, now_us)
     if isinstance(queue, Subscription):
         raise AmqpError(NOT_ALLOWED, f"{address!r} is a subscription: publish to its topic {queue.topic!r}")
@@ -331,6 +374,7 @@ def _dynamic_node(binding: ConnectionState, end: Source | Target, now_us: int) -
     """A node for this link alone."""
     if end.address:
         raise AmqpError(INVALID_FIELD, "a dynamic node has no address: it is made and named here")
+    access_of(binding.broker).require(binding, Right.CREATE, f"{DYNAMIC_PREFIX}{REST}")
     return dynamic_nodes_of(binding.broker).create(
-        binding.container_id, end.capabilities, end.dynamic_node_properties, now_us
+        binding.container_id, binding.user, end.capabilities, end.dynamic_node_properties, now_us
     )

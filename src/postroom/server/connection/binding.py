@@ -39,12 +39,19 @@ from postroom.amqp.errors import (
 )
 from postroom.amqp.extensions import SOLE_CONNECTION
 from postroom.amqp.frames.outcomes import TransactionalState
-from postroom.amqp.frames.sasl import ANONYMOUS, PLAIN
+from postroom.amqp.frames.sasl import (
+    ANONYMOUS,
+    binds_channel,
+)
+from postroom.server.access.access import access_of
+from postroom.server.access.sign_in_policy import Arrival
+from postroom.server.access.traffic import traffic_of
 from postroom.server.channels.outbound_connection import Outward
 from postroom.server.configuration.config import LimitsConfig
 from postroom.server.connection.attach import bind_link
-from postroom.server.connection.sign_in import Login, ScramSignIn, SignInRefused, sign_ins_of
+from postroom.server.connection.client_sign_in import ClientSignIn
 from postroom.server.connection.sole_connection import admit, answer_properties
+from postroom.server.connection.token_sign_in import token_sign_ins_of
 from postroom.server.kernel.bound_link import BoundLink
 from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.kernel.connection_state import ANONYMOUS_USER, ConnectionState
@@ -65,12 +72,20 @@ class ConnectionBinding(ConnectionState):
         monotonic_us: int,
         now_us: int,
         outward: Outward | None = None,
+        arrival: Arrival | None = None,
     ) -> None:
-        options = _options(broker, mechanisms) if outward is None else outward.options(broker.config)
+        self.arrival: Final = arrival or Arrival(remote)
+        if outward is None:
+            options = _options(broker, self.arrival, mechanisms)
+        else:
+            options = outward.options(broker.config)
         super().__init__(broker, remote, options, monotonic_us, now_us)
         self.outward: Final = outward
-        self._scram: ScramSignIn | None = None
-        """The sign-in that is under way."""
+        self._sign_in: ClientSignIn | None = None
+        """That is under way."""
+        bound = any(binds_channel(each) for each in mechanisms)
+        self._end_point: Final = self.arrival.end_point if bound else b""
+        """What SCRAM is bound to here; empty: nothing."""
         self._how = Gone.CLOSED
         """How links end whose session ends: CLOSED means by the session's or connection's own orderly end."""
         self._ended: Final[list[LinkDetached]] = []
@@ -90,6 +105,7 @@ class ConnectionBinding(ConnectionState):
             SaslDone: self._on_sasl_done,
         }
         if outward is not None:
+            self.by_us = True
             self.user = outward.secrets.user or ANONYMOUS_USER
             self.engine.open(properties=_open_properties())
 
@@ -105,6 +121,10 @@ class ConnectionBinding(ConnectionState):
     def on_time(self, monotonic_us: int, now_us: int) -> None:
         """A deadline of the connection (heartbeat, idle time-out, handshake) has come."""
         self.handle(self.engine.on_time(monotonic_us), now_us)
+
+    def keep_alive(self, monotonic_us: int) -> None:
+        """Nothing has been read, but for reasons of ours: the peer isn't silent."""
+        self.engine.heard(monotonic_us)
 
     def next_deadline_us(self) -> int:
         """When `on_time` is wanted, monotonic clock."""
@@ -132,6 +152,8 @@ class ConnectionBinding(ConnectionState):
         self.cut_off(now_us)
         self.broker.connections.pop(self, None)
         self.broker.touched.pop(self, None)
+        traffic_of(self.broker).gone(self)
+        token_sign_ins_of(self.broker).gone(self)
         if self.outward is not None:
             self.outward.lost(now_us)
         log(logging.INFO, "connection-ended", remote=self.remote, container=self.container_id)
@@ -285,7 +307,7 @@ class ConnectionBinding(ConnectionState):
             log(logging.INFO, "connection-made", remote=self.remote, container=self.container_id)
             self.outward.opened(self.container_id, self._now_us)
             return
-        refusal = admit(self, event.open, self._now_us)
+        refusal = traffic_of(self.broker).admit(self) or admit(self, event.open, self._now_us)
         properties = _open_properties()
         properties.update(answer_properties(event.open, refusal is None, self.sole_policy))
         self.engine.open(offered_capabilities=OFFERED_CAPABILITIES, properties=properties)
@@ -300,6 +322,7 @@ class ConnectionBinding(ConnectionState):
             )
             return
         registry_of(self.broker).opened(self)
+        traffic_of(self.broker).opened(self)
         log(
             logging.INFO,
             "connection-opened",
@@ -339,66 +362,26 @@ class ConnectionBinding(ConnectionState):
     # SASL.
 
     def _on_sasl_init(self, event: SaslInitReceived) -> None:
-        if event.mechanism == ANONYMOUS:
-            self.handle(self.engine.sasl_accept(), self._now_us)
-        elif event.mechanism != PLAIN:
-            self._scram = ScramSignIn(event.mechanism, sign_ins_of(self.broker).verifiers)
-            self._challenge(self._scram, event.response)
-        elif event.authorize_as in ("", event.username):
-            login = Login(self, event.username, event.password, self.login_decided)
-            sign_ins_of(self.broker).logins.append(login)
-        else:
-            self._reject_login(event.username, event.mechanism)
-
-    def _challenge(self, scram: ScramSignIn, response: bytes) -> None:
-        try:
-            challenge = scram.challenge(response)
-        except SignInRefused as refused:
-            self._reject_login(scram.user, scram.mechanism, str(refused))
-        else:
-            self.handle(self.engine.sasl_challenge(challenge), self._now_us)
+        self._sign_in = ClientSignIn(self, self.arrival, self.handle, self._end_point)
+        self._sign_in.begin(event, self._now_us)
 
     def _on_sasl_response(self, event: SaslResponseReceived) -> None:
-        scram = self._scram
-        assert scram is not None
-        try:
-            proof = scram.finish(event.response)
-        except SignInRefused as refused:
-            self._reject_login(scram.user, scram.mechanism, str(refused))
-        else:
-            self._let_in(scram.user, proof)
+        if self._sign_in is not None:
+            self._sign_in.go_on(event, self._now_us)
 
     def _on_sasl_done(self, event: SaslDone) -> None:
         if self.outward is not None and not event.ok:
             self.outward.login_refused(event.code, self._now_us)
 
-    def login_decided(self, user: str, accepted: bool, now_us: int) -> None:
-        """The answer to a `Login`."""
-        self._now_us = now_us
-        if accepted:
-            self._let_in(user, None)
-        else:
-            self._reject_login(user, PLAIN)
 
-    def _let_in(self, user: str, proof: bytes | None) -> None:
-        self.user = user
-        sign_ins_of(self.broker).note(self.remote, user, True)
-        self.handle(self.engine.sasl_accept(proof), self._now_us)
-
-    def _reject_login(self, user: str, mechanism: str, reason: str = "") -> None:
-        why = {"reason": reason} if reason else {}
-        log(logging.WARNING, "login-refused", remote=self.remote, user=user, mechanism=mechanism, **why)
-        sign_ins_of(self.broker).note(self.remote, user, False)
-        self.handle(self.engine.sasl_reject(), self._now_us)
-
-
-def _options(broker: BrokerState, mechanisms: list[str]) -> ConnectionOptions:
+def _options(broker: BrokerState, arrival: Arrival, mechanisms: list[str]) -> ConnectionOptions:
+    closed = bool(access_of(broker).policy.refusal(arrival, ANONYMOUS_USER, ANONYMOUS))
     limits: LimitsConfig = broker.config.limits
     return ConnectionOptions(
         server=True,
         container_id=broker.config.container_id,
         sasl_mechanisms=mechanisms,
-        sasl_required=ANONYMOUS not in mechanisms,
+        sasl_required=closed or ANONYMOUS not in mechanisms,
         max_frame_size_bytes=limits.max_frame_bytes,
         max_sessions=limits.max_sessions,
         idle_timeout_ms=limits.idle_timeout_ms,

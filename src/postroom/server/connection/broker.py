@@ -24,6 +24,10 @@ from postroom.manager.kernel.turn_state import NO_POSITION
 from postroom.manager.manager import QueueManager
 from postroom.manager.spark.subscription import spark_subscriptions_of
 from postroom.manager.undeliverable.unreadable_bodies import UNREADABLE_DELAY_US
+from postroom.server.access.access import Access
+from postroom.server.access.sign_in_policy import Arrival
+from postroom.server.access.traffic import Traffic
+from postroom.server.access.verifier_file import VerifierStore
 from postroom.server.alarms import BODIES_UNREADABLE
 from postroom.server.channels.dead_letter_handlers import DeadLetterHandlers
 from postroom.server.channels.instance import PartnerRuns
@@ -34,8 +38,10 @@ from postroom.server.connection.binding import ConnectionBinding
 from postroom.server.connection.discard_log import DiscardLog
 from postroom.server.connection.durable_effects import release, release_provisional
 from postroom.server.connection.sign_in import SignIns
+from postroom.server.connection.token_sign_in import TokenSignIns
 from postroom.server.kernel.broker_state import BrokerState, LedgerFace
 from postroom.server.kernel.connection_state import ConnectionState
+from postroom.server.kernel.members import Members
 from postroom.server.links.dynamic_nodes import DynamicNodes
 from postroom.server.links.flow_control import Pacing
 from postroom.server.links.registry import Registry
@@ -61,15 +67,31 @@ class Broker(BrokerState):
     """One queue manager with its ledger and its connections."""
 
     def __init__(
-        self, config: Config, ledger: LedgerFace, manager: QueueManager, new_name: Callable[[], str]
+        self,
+        config: Config,
+        ledger: LedgerFace,
+        manager: QueueManager,
+        new_name: Callable[[], str],
+        verifiers: VerifierStore | None = None,
     ) -> None:
-        """``new_name`` gives a name that no one else has or guesses, for dynamic nodes."""
+        """``new_name`` gives a name that no one else has or guesses, for dynamic nodes; ``verifiers``: of the
+        users that the ledger has, in memory only where it is left out."""
         super().__init__(config, ledger, manager, new_name)
+        self.access: Final = Access(self, verifiers)
+        self.keep(self.access)
         self.registry: Final = Registry(config.limits)
-        self.dynamic: Final = DynamicNodes(manager, new_name, self.links_of)
+        self.dynamic: Final = DynamicNodes(manager, new_name, self.links_of, self.access.owners)
         self.pacing: Final = Pacing()
-        self.sign_ins: Final = SignIns(config.passwords)
+        self.traffic: Final = Traffic(self)
+        self.keep(self.traffic)
+        self.sign_ins: Final = SignIns(self.access.users(), config.sign_in, config.limits.open_timeout_ms)
+        self.tokens: Final = TokenSignIns(config.oauth)
+        self.keep(self.tokens)
+        self.sign_ins.take_tokens(config.oauth is not None)
+        self.access.listeners.append(self.sign_ins.replace_users)
         self.channels: Final = Channels(self)
+        self.members: Final = Members()
+        self.keep(self.members)
         self.management: Final = Management(self)
         self.dead_letters: Final = DeadLetterHandlers(self)
         self.keep(self.registry)
@@ -96,15 +118,24 @@ class Broker(BrokerState):
         """As the ledger was told."""
 
     def connect(
-        self, remote: str, mechanisms: list[str], monotonic_us: int, now_us: int
+        self,
+        remote: str,
+        mechanisms: list[str],
+        monotonic_us: int,
+        now_us: int,
+        arrival: Arrival | None = None,
     ) -> ConnectionBinding | None:
-        """A binding for a connection from ``remote``; None when there are too many or the broker is
-        stopping.
+        """A binding for a connection from ``remote``, where ``arrival`` says more; None when there are too
+        many or the broker is stopping.
         """
-        if self.stopping or len(self.connections) >= self.config.limits.max_connections:
+        listener = "" if arrival is None else arrival.listen
+        too_many = len(self.connections) >= self.config.limits.max_connections
+        if self.stopping or too_many or not self.traffic.accepts(listener):
             log(logging.WARNING, "connection-refused", remote=remote, connections=len(self.connections))
             return None
-        binding = ConnectionBinding(self, remote, mechanisms, monotonic_us, now_us)
+        binding = ConnectionBinding(self, remote, mechanisms, monotonic_us, now_us, None, arrival)
+        binding.listener = listener
+        self.traffic.accepted(binding)
         self.connections[binding] = None
         self.connections_total += 1
         self.connections_high = max(self.connections_high, len(self.connections))
@@ -160,6 +191,10 @@ class Broker(BrokerState):
         self.dead_letters.on_time(now_us)
         self.channels.on_time(now_us)
         self.discards.on_time(now_us)
+        self.access.acts.on_time(now_us)
+        self.sign_ins.failures.on_time(now_us)
+        self.traffic.on_time(now_us)
+        self.tokens.on_time(now_us)
         if 0 < self._unreadable_until_us <= now_us:
             self._unreadable_until_us = 0
             self.alarms.end(BODIES_UNREADABLE, now_us)
@@ -170,7 +205,10 @@ class Broker(BrokerState):
         leases, pacing = self.ledger.leases.next_expiry_us(), self.pacing.next_deadline_us()
         channels, dead_letters = self.channels.next_deadline_us(), self.dead_letters.next_deadline_us()
         discards, unreadable = self.discards.next_deadline_us(), self._unreadable_until_us
-        all_due = (manager, registry, leases, pacing, channels, dead_letters, discards, unreadable)
+        acts, refusals = self.access.acts.next_deadline_us(), self.sign_ins.failures.next_deadline_us()
+        traffic, tokens = self.traffic.next_deadline_us(), self.tokens.next_deadline_us()
+        broker_due = (registry, pacing, channels, dead_letters, discards, unreadable, acts, refusals)
+        all_due = (manager, leases, traffic, tokens, *broker_due)
         return min((due for due in all_due if due), default=0)
 
     def fetched(self, fetch: Fetch, bodies: list[Body], now_us: int) -> None:

@@ -34,11 +34,12 @@ from postroom.ledger.storage.disk import Bytes
 from postroom.server.clock import wall_us
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.bounds import Pace
+from postroom.server.http.callers import Callers
 from postroom.server.http.errors import Refusal
 from postroom.server.http.ledger_view import LedgerView, ShownFile
 from postroom.server.http.metrics import HttpCounters
 from postroom.server.http.ranges import ByteRange, RangeNotSatisfiable, parse_range
-from postroom.server.http.tokens import Right, Token, Tokens
+from postroom.server.http.tokens import Right, Token
 from postroom.server.logs import LOGGER_NAME, log
 
 PIECE_BYTES: Final = 1 << 20
@@ -50,6 +51,14 @@ EVENTS_TYPE: Final = "application/vnd.postroom.events"
 MESSAGES_TYPE: Final = "application/vnd.postroom.messages"
 FILES_PATH: Final = "/ledger/files/"
 MESSAGES_PATH: Final = "/ledger/messages"
+RIGHTS: Final = {
+    "/ledger": Right.LEDGER,
+    "/ledger/records": Right.LEDGER,
+    MESSAGES_PATH: Right.LEDGER,
+    "/ledger/files/{name}": Right.LEDGER,
+    "/metrics": Right.METRICS,
+}
+"""What each path needs; that of messages more of it, for their bodies."""
 SERIAL_BYTES: Final = 8
 OPEN_FILE: Final = "postroom.file"
 """Where the request's scope has the file that is sent: it is closed with the answer, however that ends."""
@@ -62,10 +71,10 @@ class Application:
     """What is served, of one broker."""
 
     def __init__(
-        self, config: HttpConfig, tokens: Tokens, ledger_view: LedgerView, registry: CollectorRegistry
+        self, config: HttpConfig, callers: Callers, ledger_view: LedgerView, registry: CollectorRegistry
     ) -> None:
         self._config: Final = config
-        self._tokens: Final = tokens
+        self._callers: Final = callers
         self._ledger_view: Final = ledger_view
         self._registry: Final = registry
         self._counters: Final = HttpCounters(registry)
@@ -76,19 +85,17 @@ class Application:
         self._fetching: Final = ThreadPoolExecutor(1, thread_name_prefix="postroom-http-bodies")
         """One answer with bodies at a time."""
         self._reading: Final = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="postroom-http-read")
-        self._paths: Final = {
-            "/ledger": self._ledger,
-            "/ledger/records": self._records,
-            MESSAGES_PATH: self._messages,
-            "/ledger/files/{name}": self._file,
-            "/metrics": self._metrics,
-        }
 
     def as_asgi(self) -> ASGIApp:
         """The application, within its bounds."""
+        answers = (self._ledger, self._records, self._messages, self._file, self._metrics)
         routes = [
-            Route(path, _answering(answer), methods=["POST" if path == MESSAGES_PATH else "GET"])
-            for path, answer in self._paths.items()
+            Route(
+                path,
+                _answering(partial(self._admitted, right, answer)),
+                methods=["POST" if path == MESSAGES_PATH else "GET"],
+            )
+            for (path, right), answer in zip(RIGHTS.items(), answers, strict=True)
         ]
         inner = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
 
@@ -142,18 +149,29 @@ class Application:
         """The path as it is counted: what doesn't exist isn't told apart."""
         if path.startswith(FILES_PATH):
             return FILES_PATH
-        return path if path in self._paths else "other"
+        return path if path in RIGHTS else "other"
+
+    async def _admitted(
+        self, right: Right, answer: Callable[[Request, bool], Awaitable[Response]], request: Request
+    ) -> Response:
+        """The answer to who may have it, and whether with bodies. Raises `Refusal`."""
+        if right is Right.METRICS and self._config.serves_open_metrics:
+            self._keep_pace(None, request)
+            return await answer(request, False)
+        token = self._admit(request, right)
+        return await answer(request, self._callers.may(token, Right.BODIES))
 
     def _admit(self, request: Request, right: Right) -> Token:
         """The caller's token. Raises `Refusal` unless it may be used, and hasn't been too often."""
         presented = _bearer(request.headers.get("authorization", ""))
-        token = self._tokens.find(presented, wall_us()) if presented else None
+        token = self._callers.find(presented, wall_us()) if presented else None
         self._keep_pace(token, request)
+        remote = "" if request.client is None else f"{request.client.host}:{request.client.port}"
+        path = self._label(request.url.path)
         if token is None:
-            raise _unauthorized(bool(presented), self._tokens.error)
-        if right not in token.rights:
-            what = f"the token {token.name!r} has no right {str(right)!r}"
-            raise Refusal(403, "no-right", what, right=str(right))
+            raise self._callers.unauthorized(bool(presented), remote, path)
+        if not self._callers.may(token, right):
+            raise self._callers.forbidden(token, right, remote, request.method, path)
         return token
 
     def _keep_pace(self, token: Token | None, request: Request) -> None:
@@ -166,21 +184,15 @@ class Application:
 
     # What is served.
 
-    async def _metrics(self, request: Request) -> Response:
-        if self._config.serves_open_metrics:
-            self._keep_pace(None, request)
-        else:
-            self._admit(request, Right.METRICS)
+    async def _metrics(self, _: Request, __: bool) -> Response:
         text = await self._in(self._reading, lambda: generate_latest(self._registry))
         return Response(text, media_type=None, headers={"content-type": CONTENT_TYPE_LATEST})
 
-    async def _ledger(self, request: Request) -> Response:
-        self._admit(request, Right.LEDGER)
+    async def _ledger(self, _: Request, __: bool) -> Response:
         shown = await self._in(self._looking, self._ledger_view.current)
         return JSONResponse(shown.as_json(), headers=NOT_STORED)
 
-    async def _records(self, request: Request) -> Response:
-        self._admit(request, Right.LEDGER)
+    async def _records(self, request: Request, _: bool) -> Response:
         first, last = _position(request, "first"), _position(request, "last")
         if last < first:
             raise Refusal(400, "bad-range", f"last={last} is before first={first}")
@@ -194,8 +206,7 @@ class Application:
         }
         return StreamingResponse(_pieces(parts), media_type=EVENTS_TYPE, headers=headers)
 
-    async def _messages(self, request: Request) -> Response:
-        with_bodies = Right.BODIES in self._admit(request, Right.LEDGER).rights
+    async def _messages(self, request: Request, with_bodies: bool) -> Response:
         with_bodies &= request.query_params.get("bodies") != "false"
         timeout_s = self._config.request_timeout_ms / 1000
         try:
@@ -210,8 +221,7 @@ class Application:
         headers = {"content-length": str(sum(memoryview(part).nbytes for part in parts)), **NOT_STORED}
         return StreamingResponse(_pieces(parts), media_type=MESSAGES_TYPE, headers=headers)
 
-    async def _file(self, request: Request) -> Response:
-        self._admit(request, Right.LEDGER)
+    async def _file(self, request: Request, _: bool) -> Response:
         file = await self._in(self._reading, partial(self._ledger_view.open, request.path_params["name"]))
         request.scope[OPEN_FILE] = file
         return self._file_answer(file, request)
@@ -296,16 +306,6 @@ def _http_error(request: Request, error: Exception) -> Response:
     word = error.detail.lower().replace(" ", "-")
     what = f"{request.method} {request.url.path}: {error.detail}"
     return _refused(Refusal(error.status_code, word, what, error.headers))
-
-
-def _unauthorized(was_presented: bool, broken: str) -> Refusal:
-    if broken:
-        what = "no token is in force: the broker's file of tokens can't be used"
-    elif was_presented:
-        what = "no token that is in force: unknown, removed or expired"
-    else:
-        what = "a token is needed: Authorization: Bearer TOKEN (postroom token add)"
-    return Refusal(401, "no-token", what, {"www-authenticate": 'Bearer realm="postroom"'})
 
 
 def _bearer(header: str) -> str:

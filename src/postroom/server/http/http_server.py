@@ -5,14 +5,17 @@ import logging
 import socket
 import ssl
 import threading
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, cast
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from postroom.manager.security.acts import Act
 from postroom.server.configuration.http import HttpConfig
+from postroom.server.listening.listeners import Listener
 from postroom.server.logs import log
 
 MAX_HEAD_BYTES: Final = 16 << 10
@@ -71,7 +74,7 @@ class BoundedConnection(H11Protocol):
 class BoundedConfig(uvicorn.Config):
     """uvicorn's configuration, and ours for its connections."""
 
-    def __init__(self, app: ASGIApp, http_config: HttpConfig, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, app: ASGIApp, http_config: HttpConfig) -> None:
         self.http_config: Final = http_config
         super().__init__(
             app,
@@ -86,18 +89,41 @@ class BoundedConfig(uvicorn.Config):
             timeout_keep_alive=max(1, http_config.request_timeout_ms // 1000),
             timeout_graceful_shutdown=STOP_GRACE_S,
             h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-            ssl_context_factory=None if tls is None else lambda config, default: tls,
         )
 
 
+class TlsHttpServer(uvicorn.Server):
+    """One that has its connections, with TLS, from `TlsServer`."""
+
+    def __init__(self, config: BoundedConfig, tls: ssl.SSLContext, refused: Callable[[Act], object]) -> None:
+        super().__init__(config)
+        self._tls: Final = tls
+        self._refused: Final = refused
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        from postroom.server.listening.tls_server import TlsServer
+
+        await super().startup([])
+        assert isinstance(self.config, BoundedConfig)
+        address = self.config.http_config.address
+        for each in sockets or []:
+            made = TlsServer(each, LISTEN_BACKLOG, self._tls, self._connection, self._refused, address)
+            self.servers.append(cast(asyncio.Server, made))
+
+    def _connection(self) -> asyncio.Protocol:
+        return BoundedConnection(self.config, self.server_state, self.lifespan.state)
+
+
 class HttpServer:
-    """Serves an application on bound sockets, from `start` to `stop`."""
+    """Serves an application on the bound sockets of a listener, from `start` to `stop`."""
 
     def __init__(
-        self, app: ASGIApp, config: HttpConfig, sockets: list[socket.socket], tls: ssl.SSLContext | None
+        self, app: ASGIApp, config: HttpConfig, listener: Listener, refused: Callable[[Act], object]
     ) -> None:
-        self._server: Final = uvicorn.Server(BoundedConfig(app, config, tls))
-        self._sockets: Final = sockets
+        """``refused`` is told, in the thread that serves, of TLS handshakes that are."""
+        tls, bounded = listener.tls, BoundedConfig(app, config)
+        self._server: Final = uvicorn.Server(bounded) if tls is None else TlsHttpServer(bounded, tls, refused)
+        self._sockets: Final = listener.sockets
         self._scheme: Final = "http" if tls is None else "https"
         self._thread: Final = threading.Thread(target=self._run, name="postroom-http", daemon=True)
         # Its warnings are about what peers send, and go without the form of our log.

@@ -1,13 +1,13 @@
 """From the configuration to a broker that serves HTTP."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from postroom.ledger.ledger import Ledger
-from postroom.server.addresses import split_address
-from postroom.server.configuration.config import Config, ListenConfig
-from postroom.server.configuration.http import DEFAULT_HTTP_PORT, HttpConfig
+from postroom.server.configuration.config import Config
+from postroom.server.configuration.http import HttpConfig
 from postroom.server.connection.broker import Broker
 from postroom.server.http.tokens import TOKENS_NAME, Tokens, TokensError, read_tokens
 from postroom.server.listening.listeners import Listener
@@ -29,19 +29,29 @@ class Http:
     def __init__(self, config: Config) -> None:
         """Binds the address; raises `StartError` where it can't be had or the certificate can't be used."""
         self._config: Final = config
-        self._listener = None if config.http is None else Listener(_listen(config.http))
+        self.listener: Final = None if config.http is None else Listener(config.http.listen())
         self._application: Application | None = None
         self._server: HttpServer | None = None
 
-    def start(self, broker: Broker, ledger: Ledger) -> list[str]:
-        """Serve that broker; the URLs."""
-        config, listener = self._config.http, self._listener
+    def start(
+        self,
+        broker: Broker,
+        ledger: Ledger,
+        listeners: list[Listener],
+        command: Callable[[Callable[[int], object]], None],
+    ) -> list[str]:
+        """Serve that broker, and tell of the certificates of its ``listeners``; the URLs.
+
+        ``command`` has the broker's own thread do something with the time.
+        """
+        config, listener = self._config.http, self.listener
         if config is None or listener is None:
             return []
         # Imported here: who serves no HTTP starts in half the time.
         from prometheus_client import CollectorRegistry
 
         from postroom.server.http.application import Application
+        from postroom.server.http.callers import Callers
         from postroom.server.http.http_server import HttpServer
         from postroom.server.http.ledger_view import LedgerView
         from postroom.server.http.metrics import BrokerCollector
@@ -52,11 +62,12 @@ class Http:
         except TokensError as error:
             log(logging.ERROR, "tokens-unusable", reason=str(error))
         registry = CollectorRegistry()
-        registry.register(BrokerCollector(broker, ledger))
+        registry.register(BrokerCollector(broker, ledger, [*listeners, listener]))
         ledger_view = LedgerView(self._config.data_folder, lambda: ledger.durable_through)
-        self._application = Application(config, Tokens(file), ledger_view, registry)
+        callers = Callers(Tokens(file), broker.access, command)
+        self._application = Application(config, callers, ledger_view, registry)
         app = self._application.as_asgi()
-        self._server = HttpServer(app, config, listener.sockets, listener.tls)
+        self._server = HttpServer(app, config, listener, callers.record)
         self._server.start()
         return self._server.addresses()
 
@@ -66,11 +77,5 @@ class Http:
             self._server.stop()
         if self._application is not None:
             self._application.close()
-        if self._listener is not None:
-            self._listener.close()
-
-
-def _listen(config: HttpConfig) -> ListenConfig:
-    host, port = split_address(config.address, DEFAULT_HTTP_PORT)
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return ListenConfig(address=address, tls_certificate=config.tls_certificate, tls_key=config.tls_key)
+        if self.listener is not None:
+            self.listener.close()

@@ -20,6 +20,7 @@ from postroom.manager.spark.sink import sinks_of
 from postroom.manager.spark.subscription import spark_subscriptions_of
 from postroom.model.codes import Outcome
 from postroom.server.connection.broker import Broker
+from postroom.server.listening.listeners import Listener
 
 MAX_QUEUES: Final = 1000
 REQUEST_BUCKETS_S: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
@@ -56,7 +57,8 @@ class HttpCounters:
 class BrokerCollector(Collector):
     """The broker's own numbers."""
 
-    def __init__(self, broker: Broker, ledger: Ledger) -> None:
+    def __init__(self, broker: Broker, ledger: Ledger, listeners: Iterable[Listener] = ()) -> None:
+        self._listeners = [listener for listener in listeners if listener.tls is not None]
         self._broker = broker
         self._ledger = ledger
 
@@ -66,6 +68,8 @@ class BrokerCollector(Collector):
         yield from self._connections()
         yield from self._ledger_families()
         yield self._alarms()
+        yield from self._members()
+        yield from self._certificates()
         yield from self._sink_families()
         yield from self._spark_subscription_families()
         yield from _queue_families(self._broker.manager.queues.copy().values())
@@ -87,6 +91,18 @@ class BrokerCollector(Collector):
         yield CounterMetricFamily(
             "postroom_connections", "Connections since the start or a reset", value=broker.connections_total
         )
+        throttled = CounterMetricFamily(
+            "postroom_throttled_seconds",
+            "How long a limit has kept connections from being read, all together",
+            labels=["kind", "name"],
+        )
+        for share in broker.traffic.shares():
+            throttled.add_metric([share.kind, share.name], share.paused_us / 1e6)
+        yield throttled
+        what = "Refusals of failed sign-ins that wait for their time"
+        yield GaugeMetricFamily(
+            "postroom_sign_in_refusals_waiting", what, value=broker.sign_ins.failures.waiting
+        )
 
     def _ledger_families(self) -> Iterator[Metric]:
         ledger = self._ledger
@@ -102,6 +118,28 @@ class BrokerCollector(Collector):
         ):
             yield GaugeMetricFamily(f"postroom_ledger_{name}", what, value=int(value))
 
+    def _members(self) -> Iterator[Metric]:
+        """Of a replicated queue manager; of others there are none."""
+        members = self._broker.members
+        labels = ["member", "state"]
+        behind = GaugeMetricFamily(
+            "postroom_member_behind_entries", "Entries of the log that a member lacks", labels=labels
+        )
+        positions = GaugeMetricFamily(
+            "postroom_member_position", "The last position of the ledger in a member's folder", labels=labels
+        )
+        noted = GaugeMetricFamily(
+            "postroom_member_note_timestamp_seconds",
+            "When a member said last how it is, seconds since 1970",
+            labels=labels,
+        )
+        for note in members.notes():
+            names = [note.member, note.state]
+            behind.add_metric(names, max(0, members.last() - note.sequence))
+            positions.add_metric(names, note.position)
+            noted.add_metric(names, note.time_us / 1e6)
+        yield from (behind, positions, noted)
+
     def _alarms(self) -> Metric:
         since = GaugeMetricFamily(
             "postroom_alarm_since_seconds",
@@ -111,6 +149,25 @@ class BrokerCollector(Collector):
         for alarm in self._broker.alarms.all():
             since.add_metric([alarm.name], alarm.since_us / 1e6)
         return since
+
+    def _certificates(self) -> Iterator[Metric]:
+        certificates = GaugeMetricFamily(
+            "postroom_certificate_expiry_timestamp_seconds",
+            "When the first certificate of a listener's chain ends, seconds since 1970",
+            labels=["listen"],
+        )
+        lists = GaugeMetricFamily(
+            "postroom_revocation_list_expiry_timestamp_seconds",
+            "When the first revocation list of a listener ends, seconds since 1970",
+            labels=["listen"],
+        )
+        for listener in self._listeners:
+            assert listener.tls is not None
+            loaded = listener.tls.loaded
+            certificates.add_metric([listener.config.address], loaded.certificate_end_s)
+            if loaded.revocation_end_s is not None:
+                lists.add_metric([listener.config.address], loaded.revocation_end_s)
+        yield from (certificates, lists)
 
     def _sink_families(self) -> Iterator[Metric]:
         sinks = sinks_of(self._broker.manager.core)

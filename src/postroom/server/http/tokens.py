@@ -1,16 +1,14 @@
 """Tokens: who may read what over HTTP.
 
-A token is ``<id>.<secret>``; the file has the id, the SHA-256 of the secret, a name, rights and an end. A
-secret has 256 random bits, so that a fast hash is as good as a slow one. The file is written by `postroom
-token` and read by the broker whenever it has changed: a removed token ends at once.
+A token is ``<id>.<secret>``; the file has the id, the SHA-256 of the secret, a name, the user whose token it
+is, rights and an end. A secret has 256 random bits, so that a fast hash is as good as a slow one. The file is
+written by `postroom token` and read by the broker whenever it has changed: a removed token ends at once.
 """
 
 import contextlib
 import hashlib
 import hmac
-import os
 import secrets
-import tempfile
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +17,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from postroom.server.private_files import replace_private
+
 TOKENS_NAME: Final = "http-tokens.json"
 """In the data folder, unless the configuration says another place."""
 ID_BYTES: Final = 6
@@ -26,7 +26,6 @@ SECRET_BYTES: Final = 32
 MAX_TOKENS: Final = 10_000
 MAX_TOKEN_CHARS: Final = 200
 MAX_FILE_BYTES: Final = 16 << 20
-OWNER_ONLY: Final = 0o600
 
 
 class Right(StrEnum):
@@ -51,6 +50,8 @@ class Token(Struct, frozen=True, forbid_unknown_fields=True):
     rights: list[Right]
     secret_sha256: Annotated[str, Meta(min_length=64, max_length=64)]
     created_us: int
+    user: Annotated[str, Meta(max_length=255)] = ""
+    """It opens nothing that this user may not read; "" opens something only while there are no users."""
     expires_us: int = 0
     """0 never."""
 
@@ -80,22 +81,14 @@ def read_tokens(file: Path) -> list[Token]:
 
 def write_tokens(file: Path, tokens: list[Token]) -> None:
     """Take the place of the file at once, readable by its owner only."""
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    fresh = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            os.fchmod(stream.fileno(), OWNER_ONLY)
-            stream.write(msgspec.json.format(msgspec.json.encode(tokens), indent=2) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        fresh.replace(file)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
+    replace_private(file, msgspec.json.format(msgspec.json.encode(tokens), indent=2) + b"\n")
 
 
-def add_token(file: Path, name: str, rights: list[Right], duration_s: int = 0) -> str:
-    """A new token; what is returned is told nowhere else. Raises `TokensError` for a name that has one."""
+def add_token(file: Path, name: str, rights: list[Right], duration_s: int = 0, user: str = "") -> str:
+    """A new token, of ``user``; what is returned is told nowhere else.
+
+    Raises `TokensError` for a name that has one.
+    """
     tokens = read_tokens(file)
     if any(token.name == name for token in tokens):
         raise TokensError(f"{file}: {name!r} has a token already: remove it first, or choose another name")
@@ -104,7 +97,7 @@ def add_token(file: Path, name: str, rights: list[Right], duration_s: int = 0) -
     now_us = time.time_ns() // 1000
     id, secret = secrets.token_hex(ID_BYTES), secrets.token_urlsafe(SECRET_BYTES)
     expires_us = now_us + duration_s * 1_000_000 if duration_s else 0
-    made = Token(id, name, sorted(set(rights)), digest_of(secret), now_us, expires_us)
+    made = Token(id, name, sorted(set(rights)), digest_of(secret), now_us, user, expires_us)
     write_tokens(file, [*tokens, made])
     return f"{id}.{secret}"
 

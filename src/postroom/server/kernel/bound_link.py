@@ -11,6 +11,7 @@ from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.amqp.frames.performatives import Attach
 from postroom.amqp.frames.termini import EXPIRY_SESSION_END
 from postroom.manager.kernel.effects import PRESETTLED, Delivery, Sink
+from postroom.model.rights import Right
 from postroom.server.logs import log
 
 if TYPE_CHECKING:
@@ -27,8 +28,10 @@ class BoundLink(Sink):
         self.attached_link = link
         self.address = ""
         """The queue or node that it is bound to."""
-        self.key: tuple[str, str, bool] | None = None
-        """(container id, link name, role of this end) while the registry knows it."""
+        self.key: tuple[str, str, str, bool] | None = None
+        """(user, container id, link name, role of this end) while the registry knows it."""
+        self.needs: list[tuple[Right, str]] = []
+        """Rights on destinations by which it was let in, and without which it ends."""
         self.expiry_policy = EXPIRY_SESSION_END
         self.properties: dict[object, object] | None = None
         """What the answer to the attach says of it."""

@@ -55,6 +55,16 @@ class ConnectionState:
         self.remote: Final = remote
         self.engine: Final = Connection(options, monotonic_us)
         self.user = ANONYMOUS_USER
+        self.roles: tuple[str, ...] = ()
+        """That its token gives it, beside those that its user has."""
+        self.by_token = False
+        """Its user has signed in with a token."""
+        self.listener = ""
+        """The address, as configured, of the listener that has accepted it."""
+        self.metered = False
+        """What comes over it is counted against a rate."""
+        self.by_us = False
+        """This end has opened it, for a channel."""
         self.container_id = ""
         self.sole_policy: EnforcementPolicy | None = None
         """It is the only connection of its container; None: it hasn't asked for that."""

@@ -44,12 +44,17 @@ class DynamicNodes:
     """Every dynamic node with its lifetime policy."""
 
     def __init__(
-        self, manager: QueueManager, new_name: Callable[[], str], links_of: Callable[[str], int]
+        self,
+        manager: QueueManager,
+        new_name: Callable[[], str],
+        links_of: Callable[[str], int],
+        users: dict[str, str],
     ) -> None:
-        """``links_of`` tells how many links a node has."""
+        """``links_of`` tells how many links a node has; ``users`` is to know who has had it made."""
         self._manager = manager
         self._new_name = new_name
         self._links_of = links_of
+        self._users: Final = users
         self._policies: Final[dict[str, int]] = {}
         self._owners: Final[dict[str, str]] = {}
         """Container ids of those whose temporary destinations they are."""
@@ -60,6 +65,7 @@ class DynamicNodes:
     def create(
         self,
         container_id: str,
+        user: str,
         capabilities: list[str],
         properties: dict[object, object] | None,
         now_us: int,
@@ -73,6 +79,7 @@ class DynamicNodes:
         definition = self._manager.options.new_queue(name, kind, temporary=True)
         node = self._manager.create_queue(definition, now_us)
         self._policies[name] = policy
+        self._users[name] = user
         if TEMPORARY_QUEUE_CAPABILITY in capabilities or TEMPORARY_TOPIC_CAPABILITY in capabilities:
             self._owners[name] = container_id
         return node
@@ -129,6 +136,7 @@ class DynamicNodes:
                 return  # a holder has what may not be decided for it: checked again
         del self._policies[name]
         self._owners.pop(name, None)
+        self._users.pop(name, None)
         self._orphans.discard(name)
 
 

@@ -13,9 +13,7 @@ from postroom.amqp.engine.delivery import Delivery as WireDelivery
 from postroom.amqp.engine.events import TransferReceived
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.errors import (
-    INVALID_FIELD,
     NOT_ALLOWED,
-    NOT_FOUND,
     NOT_IMPLEMENTED,
     RESOURCE_LIMIT_EXCEEDED,
     TRANSACTION_UNKNOWN_ID,
@@ -25,24 +23,20 @@ from postroom.amqp.errors import (
 from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState, Rejected, TransactionalState
 from postroom.amqp.frames.performatives import RCV_SECOND, Attach, Target
 from postroom.amqp.frames.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER
-from postroom.amqp.message.message_head import scan_head, to_address
+from postroom.amqp.message.message_head import scan_head
 from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager.destinations.routing import slows_down
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import PRESETTLED
 from postroom.manager.kernel.errors import ManagerError
-from postroom.manager.kernel.name_rules import UNDELIVERED
-from postroom.manager.names.remote_queues import ResolvedName
 from postroom.manager.producing.flow_control import Pace
-from postroom.manager.queues.queue import Subscription
-from postroom.model.message import MessageHead
-from postroom.server.configuration.config import is_reserved
 from postroom.server.kernel.bound_link import BoundLink
 from postroom.server.kernel.connection_state import ConnectionState
+from postroom.server.links.addressing import Addressing
 from postroom.server.links.dynamic_nodes import dynamic_nodes_of
 from postroom.server.links.flow_control import pacing_of
-from postroom.server.links.incoming_message import Arriving, Unroutable, is_to_topic
+from postroom.server.links.incoming_message import Arriving, Unroutable
 from postroom.server.links.terminus import may_reject, send_timeout_ms
 
 if TYPE_CHECKING:
@@ -70,9 +64,7 @@ class IncomingLink(BoundLink):
         self.link = link
         self.queue = queue
         self.address = remote if queue is None else queue.name
-        self._remote = remote
-        self._onward: ResolvedName | None = None
-        """Where the last message went, if that was to another queue manager."""
+        self._addressing: Final = Addressing(self, remote, queue)
         self.dynamic = ""
         """The queue that was made for this link, "" where it wasn't."""
         self._broker = binding.broker
@@ -80,8 +72,6 @@ class IncomingLink(BoundLink):
         self._producer: Producer | None = self._manager.open_producer(
             link.name, binding.container_id, binding.user, send_timeout_ms(attach), queue, self
         )
-        self._last_queue = queue
-        """Where the last message went: by what it is slowed down."""
         self._pace: Pace | None = None
         """Its pace while it is slowed down."""
         self._may_reject = may_reject(attach.source)
@@ -140,7 +130,7 @@ class IncomingLink(BoundLink):
 
     def _slowed_down(self) -> bool:
         """Whether the last message went to somewhere that is above a threshold."""
-        queue = self._last_queue
+        queue = self._addressing.last_queue
         return queue is not None and slows_down(self._manager.core, queue)
 
     def _keep_pace(self) -> None:
@@ -204,10 +194,10 @@ class IncomingLink(BoundLink):
                 adjust(head)
             if event.message_format != 0 or self._broker.space_low:
                 self._refuse_all(event)
-            queue = self.queue or self._addressed(event, payload, head, now_us)
-            body = payload[head.bare_offset :]
-            if self._onward is not None:
-                body = self._manager.names.sent_to(self._onward, body)
+            if head.report != 0:
+                self._addressing.check_reply_to(payload, head)
+            queue = self.queue or self._addressing.destination(event.tag, payload, head, now_us)
+            body = self._addressing.sent_on(payload[head.bare_offset :])
             self._manager.put(producer, queue, head, body, self, token, now_us, transaction)
             if self.blocked > 0:
                 self._take_credit_back()
@@ -221,49 +211,6 @@ class IncomingLink(BoundLink):
                 NOT_IMPLEMENTED, f"message format {event.message_format} is not kept here; send format 0"
             )
         raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "the broker's disk is nearly full: send again later")
-
-    def _addressed(
-        self, event: TransferReceived, payload: bytes, head: MessageHead, now_us: int
-    ) -> Destination:
-        """Where the message goes: by the name of the link's target, or by its own ``to``. Raises Unroutable
-        for one whose ``to`` leads nowhere."""
-        self._onward = None
-        if self._remote:
-            return self._elsewhere(self._remote)
-        address = to_address(payload, head) or ""
-        try:
-            return self._routed(address, payload, head, now_us)
-        except (AmqpError, ManagerError) as error:
-            raise Unroutable(error, address, event.tag) from error
-
-    def _routed(self, address: str, payload: bytes, head: MessageHead, now_us: int) -> Destination:
-        if not address:
-            raise AmqpError(INVALID_FIELD, "a message to the anonymous terminus needs `to` in its properties")
-        manager = self._manager
-        queue = manager.queues.get(address) or manager.topics.get(address)
-        if address == UNDELIVERED:
-            queue = None
-        if queue is None and is_to_topic(payload, head) and not is_reserved(address):
-            queue = manager.topic_for_attach(address, now_us)
-        if queue is None and manager.names.is_remote(address):
-            return self._elsewhere(address)
-        if queue is None:
-            raise AmqpError(NOT_FOUND, f"there is no queue or topic {address!r}, the message's `to`")
-        if isinstance(queue, Subscription):
-            raise AmqpError(
-                NOT_ALLOWED, f"{address!r}, the message's `to`, is a subscription: publish to its topic"
-            )
-        self._last_queue = queue
-        return queue
-
-    def _elsewhere(self, address: str) -> Destination:
-        """The transmission queue for a name that leads to another queue manager; the queue for one that leads
-        back here by an alias."""
-        destination = self._manager.names.destination(address)
-        if destination.header is not None:
-            self._onward = destination
-        self._last_queue = destination.queue
-        return destination.queue
 
     def _transaction(self, state: DeliveryState, token: int) -> "Transaction | None":
         if not isinstance(state, TransactionalState):
@@ -332,13 +279,13 @@ class IncomingLink(BoundLink):
         adjust = self._broker.adjust_head
         if adjust is not None:
             adjust(head)
+        if head.report != 0:
+            self._addressing.check_reply_to(data, head)
         arriving.head = head
-        arriving.queue = self.queue or self._addressed(event, data, head, now_us)
-        arriving.onward = self._onward
+        arriving.queue = self.queue or self._addressing.destination(event.tag, data, head, now_us)
         if self._producer is not None:
             arriving.upload = self._manager.begin_upload(self._producer)
-        sections = data[head.bare_offset :]
-        return sections if self._onward is None else self._manager.names.sent_to(self._onward, sections)
+        return self._addressing.sent_on(data[head.bare_offset :])
 
     def _finish(self, event: TransferReceived, arriving: Arriving, token: int, now_us: int) -> None:
         """The last frame of a message that went to the ledger as it came (or was refused on the way)."""

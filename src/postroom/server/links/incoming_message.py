@@ -8,7 +8,6 @@ from postroom.amqp.extensions import DESTINATION_TYPE
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import ManagerError
-from postroom.manager.names.remote_queues import ResolvedName
 from postroom.model.message import MessageHead
 
 if TYPE_CHECKING:
@@ -50,8 +49,6 @@ class Arriving:
         self.head: MessageHead | None = None
         """Set when the upload has begun: what is before it has gone to the ledger."""
         self.queue: Destination | None = None
-        self.onward: ResolvedName | None = None
-        """Where it goes, if that is to another queue manager."""
         self.upload: Upload | None = None
         self.refusal: AmqpError | ManagerError | None = None
         self.txn_id: bytes | None = None

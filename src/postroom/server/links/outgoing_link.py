@@ -11,7 +11,7 @@ from typing import Final
 from postroom.amqp.encoding.composite import Error
 from postroom.amqp.engine.delivery import Delivery as WireDelivery
 from postroom.amqp.engine.sender import SenderLink
-from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, TRANSACTION_UNKNOWN_ID, AmqpError
+from postroom.amqp.errors import TRANSACTION_UNKNOWN_ID, AmqpError
 from postroom.amqp.extensions import EXCLUSIVE_PROPERTY, REDELIVERY_DELAY, XA_PROPERTY
 from postroom.amqp.frames.outcomes import (
     RELEASED,
@@ -19,24 +19,26 @@ from postroom.amqp.frames.outcomes import (
     DeliveryState,
     Modified,
     Received,
-    Rejected,
     Released,
     TransactionalState,
 )
-from postroom.amqp.frames.performatives import SND_MIXED, SND_SETTLED, SND_UNSETTLED, Attach, Source
+from postroom.amqp.frames.performatives import SND_SETTLED, SND_UNSETTLED, Attach, Source
 from postroom.manager.kernel.consumer import Consumer, QueueReader
 from postroom.manager.kernel.effects import PRESETTLED, Delivery
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.kernel.options import ConsumerOptions
-from postroom.manager.kernel.transaction import Receipt, Transaction
+from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.queues.queue import Queue, Subscription
 from postroom.server.kernel.bound_link import BoundLink
 from postroom.server.kernel.connection_state import ConnectionState
+from postroom.server.links.acquisition import Acquisition
 from postroom.server.links.delivery_headers import message_payload
 from postroom.server.links.dynamic_nodes import dynamic_nodes_of
+from postroom.server.links.held_answers import HeldAnswers
+from postroom.server.links.kept_deliveries import KeptDeliveries, Resumed
 from postroom.server.links.outcomes import apply_outcome, check_outcome
-from postroom.server.links.terminus import ms_property, read_filters
+from postroom.server.links.terminus import ms_property, read_filters, wants_branches
 from postroom.server.logs import log
 
 AHEAD_BYTES: Final = 4 << 20
@@ -45,17 +47,6 @@ FIRST_AVERAGE_BYTES: Final = 64 << 10
 """Taken as the size of a message before the first has been seen."""
 TAG_BYTES: Final = 4
 TAG_MASK: Final = 0xFFFF_FFFF
-
-
-class Resumed:
-    """A delivery of a suspended link that the client knows of, with the outcome that it has reached, if
-    any.
-    """
-
-    def __init__(self, tag: bytes, delivery: WireDelivery, state: DeliveryState | None) -> None:
-        self.tag: Final = tag
-        self.entry: Final = delivery.context
-        self.outcome: Final = outcome_in(state)
 
 
 class OutgoingLink(BoundLink):
@@ -79,20 +70,12 @@ class OutgoingLink(BoundLink):
         self._acknowledged: dict[Entry, None] = {}
         """For branches: accepted and settled by the client, without effect."""
         self._default_outcome: DeliveryState = RELEASED
-        self._acquiring: Transaction | None = None
-        """In which transaction what is sent is acquired (part 4, section 4.4.3); None in none."""
-        self._acquired: dict[WireDelivery, Transaction] = {}
-        """What was sent so, until the transaction is discharged."""
+        self._acquisition: Final = Acquisition(self, link)
         self._when_sent: list[BoundLink] = []
-        """Who wants to discharge such a transaction as soon as all of it has been sent."""
-        self._held_answers: dict[int, Receipt] = {}
-        """Deliveries whose outcome is in a transaction that is open, and not settled."""
+        """Who wants to discharge a transaction that acquires as soon as all of it has been sent."""
+        self._held_answers: Final = HeldAnswers(self)
         self._suspended = False
-        self._kept: dict[bytes, WireDelivery] = {}
-        """Suspended: what was sent and not settled then, by delivery tag."""
-        self._resuming: list[Resumed] = []
-        """Resumed: deliveries that the client knows of, to be spoken of as credit comes; the last first."""
-        self._theirs: dict[bytes, DeliveryState | None] = {}
+        self._kept: Final = KeptDeliveries()
         self._used_up_at = 0
         """Value of ``consumer.assigned`` at which the credit last given to the queue manager is used up."""
         self._next_tag = 0
@@ -107,12 +90,11 @@ class OutgoingLink(BoundLink):
         ``selector`` is what it wants of a queue; a subscription has got only what it wants.
         """
         self._take_modes(granted)
-        properties = attach.properties or {}
-        self.for_branches = self._wants_branches(properties)
+        self.for_branches = wants_branches(attach, self.browse, self.presettled)
         if self.for_branches:
             self.properties = {XA_PROPERTY: True}
         options = ConsumerOptions(
-            exclusive=properties.get(EXCLUSIVE_PROPERTY) is True,
+            exclusive=(attach.properties or {}).get(EXCLUSIVE_PROPERTY) is True,
             presettled=self.presettled,
             name=self.link.name,
             container=self.binding.container_id,
@@ -126,16 +108,6 @@ class OutgoingLink(BoundLink):
         else:
             self.reader = self.consumer = self._manager.open_consumer(queue, self, options, now_us)
         self._queue = queue
-
-    def _wants_branches(self, properties: dict[object, object]) -> bool:
-        """Raises `AmqpError` where that is no boolean, or can't be."""
-        wanted = properties.get(XA_PROPERTY, False)
-        if not isinstance(wanted, bool):
-            raise AmqpError(INVALID_FIELD, f"{XA_PROPERTY} is a boolean, not {wanted!r:.100}")
-        if wanted and (self.browse or self.presettled):
-            what = "a browser takes nothing" if self.browse else "what is sent settled can't join one"
-            raise AmqpError(NOT_ALLOWED, f"a link for XA branches must get its messages unsettled: {what}")
-        return wanted
 
     def _take_modes(self, granted: Source) -> None:
         mode = self.link.snd_settle_mode
@@ -156,10 +128,10 @@ class OutgoingLink(BoundLink):
             waiting, self._when_sent = self._when_sent, []
             for discharger in waiting:
                 discharger.unblocked(now_us)
-        if self.link.txn_id is not None or self._acquiring is not None:
-            self._take_transaction()
-        while self._resuming and self.link.credit > 0:
-            self._send_resumed(self._resuming.pop())
+        if self.link.txn_id is not None or self._acquisition.transaction is not None:
+            self._acquisition.take_transaction()
+        if self._kept.send(self.link):
+            self.binding.touch()
         self.update_credit(now_us)
 
     def set_writable(self, now_us: int) -> None:
@@ -196,16 +168,17 @@ class OutgoingLink(BoundLink):
         if link.credit <= 0 or 0 < link.max_message_size_bytes < size_bytes:
             self._give_back(delivery, link.credit > 0, now_us)
             return
-        if self._acquiring is not None and self._stands_still():
+        acquiring = self._acquisition.transaction
+        if acquiring is not None and self._stands_still():
             self.update_credit(now_us)
             self._give_back(delivery, False, now_us)
             return
         tag = self._next_tag.to_bytes(TAG_BYTES, "big")
         self._next_tag = (self._next_tag + 1) & TAG_MASK
-        if self._acquiring is None:
+        if acquiring is None:
             link.send(payload, tag, self.presettled, 0, None, None if delivery.copied else entry)
-        else:
-            self._send_acquired(self._acquiring, payload, tag, entry)
+        elif self.consumer is not None:
+            self._acquisition.send(self.consumer, payload, tag, entry)
         self.binding.messages_out += 1
         self.binding.wrote(self)
 
@@ -231,66 +204,13 @@ class OutgoingLink(BoundLink):
         end."""
         return not (self.browse or self.presettled or self.for_branches)
 
-    def _take_transaction(self) -> None:
-        """What the last flow says. An id that means nothing, or a branch, ends the link."""
-        txn_id = self.link.txn_id
-        self._acquiring = None if txn_id is None else self.binding.transactions.get(txn_id)
-        if txn_id is None or self._acquiring is not None:
-            return
-        if txn_id in self.binding.branches:
-            what = f"{txn_id.hex()} is a branch: what is received in it is said at its end, not in a flow"
-            self.binding.end_link(self, Error(NOT_ALLOWED, what))
-        else:
-            what = f"there is no transaction {txn_id.hex()} on this connection"
-            self.binding.end_link(self, Error(TRANSACTION_UNKNOWN_ID, what))
-
     def _stands_still(self) -> bool:
         """Whether its transaction can take nothing more, or is to be discharged when all is sent."""
-        acquiring = self._acquiring
-        return bool(self._when_sent) or (
-            acquiring is not None and (acquiring.decided or acquiring.failed != "")
-        )
-
-    def _send_acquired(self, acquiring: Transaction, payload: bytes, tag: bytes, entry: Entry) -> None:
-        consumer, txn_id = self.consumer, self.link.txn_id
-        if consumer is None or txn_id is None:
-            return
-        delivery = self.link.send(payload, tag, False, 0, TransactionalState(txn_id), entry)
-        acquiring.acquired[entry] = consumer
-        self._acquired[delivery] = acquiring
-        self.binding.acquired.setdefault(acquiring, {}).setdefault(self, []).append(delivery)
-
-    def _given_inside(
-        self, deliveries: list[WireDelivery], transaction: "Transaction | None", now_us: int
-    ) -> list[WireDelivery]:
-        """Those of which the outcome may be applied, given in ``transaction`` or in none."""
-        if not self._acquired:
-            return deliveries
-        return [each for each in deliveries if self._is_inside(each, transaction, now_us)]
-
-    def _is_inside(self, delivery: WireDelivery, transaction: "Transaction | None", now_us: int) -> bool:
-        """An outcome must be in the open transaction in which its delivery was acquired (part 4, section
-        4.4.4). Else it isn't applied, and neither transaction can be committed. Where that was rolled back
-        before its discharge, the message has gone back, and may have come again."""
-        acquiring = self._acquired.get(delivery)
-        if acquiring is None:
-            return True
-        if acquiring.decided:
-            self.link.settle(delivery.id, delivery.id, RELEASED)
-            self.binding.touch()
-            return False
-        if acquiring is transaction:
-            return True
-        for each in (acquiring, transaction):
-            if each is not None:
-                why = "the outcome of a delivery that was acquired in a transaction was not given in that one"
-                self._manager.spoil(each, why, now_us)
-        return False
+        return bool(self._when_sent) or self._acquisition.is_closed()
 
     def end_acquisition(self, transaction: Transaction, now_us: int) -> None:
-        if self._acquiring is transaction:
-            self._acquiring = None
-            self.link.txn_id = None
+        if self._acquisition.transaction is transaction:
+            self._acquisition.end()
             self.update_credit(now_us)
 
     def waits_to_send(self) -> bool:
@@ -302,26 +222,7 @@ class OutgoingLink(BoundLink):
         self.update_credit(self._manager.core.now_us)
 
     def acquisition_decided(self, deliveries: list[WireDelivery], committed: bool) -> None:
-        """Their transaction is over. Committed, those without an outcome go on as any other delivery; else
-        they have gone back, and the client hears so."""
-        for delivery in deliveries:
-            self._acquired.pop(delivery, None)
-        if committed or self.consumer is None:
-            return
-        for delivery in deliveries:
-            if not delivery.settled:
-                self.link.settle(delivery.id, delivery.id, RELEASED)
-        self.binding.touch()
-
-    def _leave_acquisitions(self) -> None:
-        """The link is resumed: what it had goes its own way from now on."""
-        for delivery, transaction in self._acquired.items():
-            if isinstance(delivery.context, Entry):
-                transaction.acquired.pop(delivery.context, None)
-        self._acquired.clear()
-        self._acquiring = None
-        for acquired in self.binding.acquired.values():
-            acquired.pop(self, None)
+        self._acquisition.decided(deliveries, not committed and self.consumer is not None)
 
     # Outcomes.
 
@@ -349,15 +250,17 @@ class OutgoingLink(BoundLink):
             state = state.outcome
             if state is None and not settled:
                 return  # it belongs to the transaction, and has no outcome yet
-        for delivery in self._given_inside(deliveries, transaction, now_us):
+        outcome = state or self._default_outcome
+        acknowledges = self.for_branches and transaction is None and isinstance(outcome, Accepted)
+        for delivery in self._acquisition.given_inside(deliveries, transaction, now_us):
             entry = delivery.context
             if isinstance(entry, Entry):
-                if self.for_branches and transaction is None and _accepts(state or self._default_outcome):
+                owner = entry.owner
+                if acknowledges:
                     self._acknowledge(delivery, entry, settled)
-                elif isinstance(entry.owner, Transaction):
-                    self._dispose_again(int(delivery.id), entry.owner, settled, transaction, now_us)
+                elif isinstance(owner, Transaction):
+                    self._held_answers.dispose_again(int(delivery.id), owner, settled, transaction, now_us)
                 else:
-                    outcome = state or self._default_outcome
                     self._dispose(consumer, delivery, outcome, entry, settled, transaction, now_us)
             elif not settled:  # of a resumed delivery, whose outcome was applied
                 self.link.settle(delivery.id, delivery.id)
@@ -383,26 +286,13 @@ class OutgoingLink(BoundLink):
         now_us: int,
     ) -> None:
         if settled or transaction is None:
-            if self._held_answers:
-                self._held_answers.pop(int(delivery.id), None)  # of a transaction that was rolled back
+            self._held_answers.drop(int(delivery.id))
             token = PRESETTLED if settled else int(delivery.id)
             self._apply(consumer, state, entry, now_us, token, transaction)
             return
         self._apply(consumer, state, entry, now_us, int(delivery.id), transaction)
         if entry.owner is transaction:
-            self._hold_answer(int(delivery.id), transaction)
-
-    def _dispose_again(
-        self, delivery_id: int, owner: Transaction, settled: bool, other: "Transaction | None", now_us: int
-    ) -> None:
-        """Its outcome is in an open transaction, and stays as it is. Settling it now says that after a
-        rollback it is to go back; an outcome in another transaction spoils that one."""
-        receipt = self._held_answers.get(delivery_id)
-        if receipt is not None and settled:
-            receipt.settled = True
-        if other is not None and other is not owner:
-            why = "a delivery was disposed of in it whose outcome is in another open transaction"
-            self._manager.spoil(other, why, now_us)
+            self._held_answers.hold(int(delivery.id), transaction)
 
     def _unknown_transaction(self, state: TransactionalState, now_us: int) -> None:
         self.close(False, now_us)
@@ -456,12 +346,7 @@ class OutgoingLink(BoundLink):
     def settled(self, first: int, last: int) -> None:
         if self.answers_elsewhere:
             return
-        if not self._held_answers:
-            self.link.settle(first, last)
-        else:
-            for delivery_id in range(first, last + 1):
-                if delivery_id not in self._held_answers:
-                    self.link.settle(delivery_id, delivery_id)
+        self._held_answers.settle(self.link, first, last)
         self.binding.touch()
 
     # XA.
@@ -488,15 +373,8 @@ class OutgoingLink(BoundLink):
         entries = [entry for entry in [*self._acknowledged, *sent] if isinstance(entry, Entry)]
         return [(consumer, entry) for entry in entries if entry.owner is consumer]
 
-    def _hold_answer(self, delivery_id: int, transaction: Transaction) -> None:
-        """An outcome in a transaction is answered when it is committed (part 4, section 4.4.3)."""
-        self._held_answers[delivery_id] = transaction.receipts[-1]
-        retired = self.binding.retired.setdefault(transaction, {})
-        retired.setdefault(self, []).append(delivery_id)
-
     def decided(self, delivery_ids: list[int], committed: bool) -> None:
-        for delivery_id in delivery_ids:
-            self._held_answers.pop(delivery_id, None)
+        self._held_answers.decided(delivery_ids)
         if committed and self.consumer is not None:
             for delivery_id in delivery_ids:
                 self.link.settle(delivery_id, delivery_id)
@@ -534,7 +412,7 @@ class OutgoingLink(BoundLink):
             if not self._manager.suspend_consumer(consumer, timeout_us, now_us):
                 return False
             self._suspended = True
-            self._kept = {each.tag: each for each in unsettled if isinstance(each.context, Entry)}
+            self._kept.keep(unsettled)
         return True
 
     def of_topic(self) -> bool:
@@ -569,23 +447,15 @@ class OutgoingLink(BoundLink):
         What was held is taken up when the attach is answered: by then every effect of the time before has
         passed.
         """
-        for retired in self.binding.retired.values():
-            retired.pop(self, None)
-        self._held_answers.clear()
-        self._leave_acquisitions()
+        self._held_answers.resume()
+        self._acquisition.resume(link)
         self.move_to(binding, link)
         self.link = link
         self._take_modes(granted)
-        self._theirs = theirs
+        self._kept.theirs = theirs
 
     def unsettled_map(self) -> dict[bytes, DeliveryState | None] | None:
-        if not self._suspended:
-            return None
-        return {tag: outcome_in(delivery.state) for tag, delivery in self._unsettled().items()}
-
-    def _unsettled(self) -> dict[bytes, WireDelivery]:
-        """Of what was kept: what has not been settled on the detached link meanwhile."""
-        return {tag: delivery for tag, delivery in self._kept.items() if not delivery.settled}
+        return self._kept.unsettled_map() if self._suspended else None
 
     def _take_up(self, now_us: int) -> None:
         """Deliveries that the client doesn't know, or has no outcome for, go back; outcomes that it has
@@ -593,44 +463,27 @@ class OutgoingLink(BoundLink):
         """
         consumer = self.consumer
         self._suspended = self.answers_elsewhere = False
-        kept, self._kept = self._unsettled(), {}
+        resuming, sent = self._kept.compared()
         if consumer is None:
             return
         held = self._manager.resume_consumer(consumer, self, now_us)
         self._sent = consumer.assigned
-        resuming = [Resumed(tag, kept[tag], state) for tag, state in self._theirs.items() if tag in kept]
-        sent = {delivery.context for delivery in kept.values()}
         for resumed in resuming:
             if resumed.outcome is not None and isinstance(resumed.entry, Entry):
                 self._settle_safely(resumed.outcome, resumed.entry, now_us)
         for entry in held:
-            self._give_up(entry, entry in sent, now_us)
+            if entry.owner is consumer:
+                outcome = Modified(delivery_failed=True) if entry in sent else RELEASED
+                self._settle_safely(outcome, entry, now_us)
         link = self.link
         self.binding.broker.after_durable(
             self.binding, lambda later_us: self._speak_of(link, resuming, later_us)
         )
 
     def _speak_of(self, link: SenderLink, resuming: list[Resumed], now_us: int) -> None:
-        """What was taken up is durable: the client may hear of it."""
         if self.link is link and not self._suspended:
-            self._resuming = resuming[::-1]
+            self._kept.speak_of(resuming)
             self.credit_changed(now_us)
-
-    def _send_resumed(self, resumed: Resumed) -> None:
-        """An outcome that was applied is confirmed. Another delivery is aborted: it has gone back to its
-        place in the queue, and comes again as a new one.
-        """
-        link = self.link
-        if resumed.outcome is not None:
-            settled = link.snd_settle_mode == SND_MIXED
-            link.send(b"", resumed.tag, settled, 0, resumed.outcome, None, False, True)
-        else:
-            link.abort(link.send(b"", resumed.tag, False, 0, None, None, True, True))
-        self.binding.touch()
-
-    def _give_up(self, entry: Entry, was_sent: bool, now_us: int) -> None:
-        if self.consumer is not None and entry.owner is self.consumer:
-            self._settle_safely(Modified(delivery_failed=True) if was_sent else RELEASED, entry, now_us)
 
     def close(self, lost: bool, now_us: int) -> None:
         """The link is gone for good: what it holds goes back to the queue."""
@@ -644,12 +497,3 @@ class OutgoingLink(BoundLink):
         queue = self._queue
         if queue is not None and self.of_topic() and not queue.deleted:
             self._manager.forsake(queue, now_us)
-
-
-def outcome_in(state: DeliveryState | None) -> DeliveryState | None:
-    """The state, if it is an outcome; None for what is not decided, or not outside of a transaction."""
-    return state if isinstance(state, (Accepted, Released, Rejected, Modified)) else None
-
-
-def _accepts(state: DeliveryState) -> bool:
-    return isinstance(state, Accepted)

@@ -1,8 +1,8 @@
 """Names that reach over connections: containers, links that are attached, links that are gone but kept.
 
-A link is (container id, name, role of this end). While it is kept, what it held stays held: a terminus
-lives on by its expiry policy (part 3, section 3.5.6), and the time that it asked for counts from that
-policy's event. Bounded in number and time by the options.
+A link is (user, container id, name, role of this end): no user's link is taken over by another. While it is
+kept, what it held stays held: a terminus lives on by its expiry policy (part 3, section 3.5.6), and the time
+that it asked for counts from that policy's event. Bounded in number and time by the options.
 """
 
 import heapq
@@ -19,7 +19,7 @@ from postroom.server.kernel.bound_link import BoundLink
 from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.kernel.connection_state import ConnectionState
 
-LinkKey = tuple[str, str, bool]
+LinkKey = tuple[str, str, str, bool]
 US_PER_S: Final = 1_000_000
 
 

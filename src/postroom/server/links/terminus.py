@@ -3,7 +3,7 @@
 from typing import Final
 
 from postroom.amqp.encoding.types import Described
-from postroom.amqp.errors import INVALID_FIELD, AmqpError
+from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, AmqpError
 from postroom.amqp.extensions import (
     CREATE_CAPABILITY,
     GLOBAL_CAPABILITY,
@@ -16,6 +16,7 @@ from postroom.amqp.extensions import (
     TEMPORARY_QUEUE_CAPABILITY,
     TEMPORARY_TOPIC_CAPABILITY,
     TOPIC_CAPABILITY,
+    XA_PROPERTY,
 )
 from postroom.amqp.frames.outcomes import RELEASED, DeliveryState, Modified, Rejected, Released
 from postroom.amqp.frames.performatives import Attach, Source, Target
@@ -205,6 +206,18 @@ def send_timeout_ms(attach: Attach) -> int:
     Raises `AmqpError` for one that is no number of milliseconds.
     """
     return ms_property(attach, SEND_TIMEOUT_PROPERTY, -1)
+
+
+def wants_branches(attach: Attach, browse: bool, presettled: bool) -> bool:
+    """Whether what the client receives joins XA branches. Raises `AmqpError` where that is no boolean, or
+    can't be."""
+    wanted = (attach.properties or {}).get(XA_PROPERTY, False)
+    if not isinstance(wanted, bool):
+        raise AmqpError(INVALID_FIELD, f"{XA_PROPERTY} is a boolean, not {wanted!r:.100}")
+    if wanted and (browse or presettled):
+        what = "a browser takes nothing" if browse else "what is sent settled can't join one"
+        raise AmqpError(NOT_ALLOWED, f"a link for XA branches must get its messages unsettled: {what}")
+    return wanted
 
 
 def may_reject(source: Source | None) -> bool:

@@ -14,8 +14,10 @@ from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import XaError
 from postroom.manager.kernel.transaction import Transaction
-from postroom.manager.transactions.xa_branch import XaSession
+from postroom.manager.transactions.xa_branch import XaSession, branches_of
+from postroom.model.rights import Right
 from postroom.model.xa import XaCode, XaFlag, Xid, XidInvalid
+from postroom.server.access.access import access_of
 from postroom.server.kernel.connection_state import ConnectionState, SessionContext
 from postroom.server.links.outgoing_link import OutgoingLink
 
@@ -69,6 +71,11 @@ class XaContext(SessionContext):
         self, xid: Xid, flags: int, timeout_s: int, txn_id: bytes, local_work: bool, now_us: int
     ) -> None:
         """Work on a branch, which is ``txn_id`` on this connection until it is ended. Raises XaError."""
+        access, user = access_of(self._binding.broker), self._binding.user
+        branch_of_xid = branches_of(self._manager.core).by_xid.get(xid)
+        others = branch_of_xid is not None and branch_of_xid.user != user
+        if others and not access.rights_of(self._binding).on_queue_manager(Right.RESOLVE):
+            raise XaError(XaCode.XAER_PROTO, f"branch {xid} is another user's")
         self.known.local_work = local_work
         branch = self._manager.xa_start(self.known, xid, flags, now_us, timeout_s)
         self._txn_id = txn_id

@@ -2,11 +2,13 @@
 
 import errno
 import socket
-import ssl
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from postroom.server.configuration.config import ListenConfig
+from postroom.server.configuration.listening import ListenConfig
 from postroom.server.exits import Exit, StartError
+
+if TYPE_CHECKING:
+    from postroom.server.listening.tls import LoadedTls, RenewableContext
 
 NOT_ON_THIS_MACHINE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
@@ -19,22 +21,37 @@ class Listener:
     """
 
     def __init__(self, config: ListenConfig) -> None:
-        """Raises `StartError` where the address can't be had or the certificate can't be used."""
+        """Raises `StartError` where the address can't be had or a file of TLS can't be used."""
         self.config: Final = config
-        self.tls: Final = _tls_context(config)
+        self.tls: Final = _tls_of(config)
         self.sockets: Final = _bind(config)
 
     def url(self, address: str) -> str:
         """``address``, at which it listens, as a client writes it."""
         websocket = self.config.websocket
         if websocket is None:
-            return f"amqp://{address}"
+            return f"{'amqp' if self.tls is None else 'amqps'}://{address}"
         return f"{'ws' if self.tls is None else 'wss'}://{address}{websocket.path}"
+
+    def bound_urls(self) -> list[str]:
+        """The same for each of its sockets, listened on or not yet."""
+        return [self.url(address_of(each)) for each in self.sockets]
+
+    def renew(self, loaded: "LoadedTls") -> None:
+        """Have connections from now on see, and be held against, what these files have; others stay."""
+        if self.tls is not None:
+            self.tls.loaded = loaded
 
     def close(self) -> None:
         """Give the addresses back, where no server has taken the sockets over."""
         for each in self.sockets:
             each.close()
+
+
+def address_of(bound: socket.socket) -> str:
+    """``HOST:PORT`` of a socket that is bound."""
+    host, port = bound.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _bind(config: ListenConfig) -> list[socket.socket]:
@@ -83,14 +100,10 @@ def _bound_socket(family: socket.AddressFamily, address: tuple[str, int]) -> soc
     return bound
 
 
-def _tls_context(config: ListenConfig) -> ssl.SSLContext | None:
+def _tls_of(config: ListenConfig) -> "RenewableContext | None":
     if config.tls_certificate is None:
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(config.tls_certificate, config.tls_key)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        what = f"listener {config.address}: certificate {config.tls_certificate} can't be used: {reason}"
-        raise StartError(Exit.CONFIGURATION, what) from error
-    return context
+    # Imported here: who has no TLS starts sooner.
+    from postroom.server.listening.tls import RenewableContext, load_tls
+
+    return RenewableContext.of(load_tls(config))

@@ -1,50 +1,45 @@
-"""The broker on an event loop: listeners, turns, the commit's completion, timers, reads and logins off the
-loop.
-"""
+"""The broker on an event loop: listeners, turns, the commit's completion, timers."""
 
 import asyncio
 import contextlib
 import functools
 import logging
+import socket
 import ssl
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from postroom.ledger.errors import LedgerError
-from postroom.ledger.storage.body_requests import Body, BodyPlace
-from postroom.model.ids import MessageIds
+from postroom.manager.security.acts import Act
+from postroom.server.access.sign_in_policy import Arrival
 from postroom.server.addresses import is_loopback
 from postroom.server.alarms import MAINTENANCE_STOPPED
 from postroom.server.channels.connector import Connecting
 from postroom.server.channels.outbound_connection import Outward
 from postroom.server.clock import WALL, Clock, monotonic_us
-from postroom.server.configuration.config import Config, ListenConfig
-from postroom.server.configuration.passwords import unmatched_hash, verify_password
+from postroom.server.configuration.config import Config
+from postroom.server.configuration.listening import ListenConfig
 from postroom.server.connection.binding import ConnectionBinding
 from postroom.server.connection.broker import Broker
-from postroom.server.connection.sign_in import Login
 from postroom.server.kernel.broker_state import LedgerFace
 from postroom.server.kernel.connection_state import ConnectionState
-from postroom.server.listening.listeners import Listener, cannot_listen
+from postroom.server.listening.listeners import Listener, address_of, cannot_listen
+from postroom.server.listening.off_loop import OffLoop, ReadLedger
 from postroom.server.listening.socket_connection import SocketConnection
 from postroom.server.listening.turns import Turns
 from postroom.server.logs import LOGGER_NAME, log
-from postroom.server.management.ledger_queries import LedgerQuery, QueryResult, Tracer
+
+if TYPE_CHECKING:
+    from postroom.server.listening.tls_server import TlsServer
 
 STOP_GRACE_S: Final = 2.0
 """Time that clients have to answer our close when the broker stops."""
-READ_THREADS: Final = 2
-READ_AT_ONCE_BYTES: Final = 1 << 20
-"""Bodies that the page cache has are read by the loop itself, up to so many bytes at a time: handing them to
-a thread and back would take longer than it saves.
-"""
 LISTEN_BACKLOG: Final = 512
 IDLE_S: Final = 0.05
 """After so long without work the ledger writes that its last block is durable."""
 
 
-class ServiceLedger(LedgerFace, Protocol):
+class ServiceLedger(LedgerFace, ReadLedger, Protocol):
     """What the service needs of the ledger beside what the broker needs."""
 
     @property
@@ -63,14 +58,6 @@ class ServiceLedger(LedgerFace, Protocol):
 
     @property
     def maintenance_error(self) -> Exception | None: ...
-
-    def read_bodies(self, wanted: list[BodyPlace]) -> list[Body]: ...
-
-    def read_cached_bodies(self, wanted: list[BodyPlace]) -> list[Body] | None: ...
-
-    def read_ids(self, serials: list[int]) -> list[MessageIds | None]: ...
-
-    def hash_ids(self, serials: Any) -> list[Any]: ...
 
 
 class Service:
@@ -96,29 +83,18 @@ class Service:
         self._done: Final = asyncio.Event()
         self._config = config
         self._ledger = ledger
-        self._reads_out = 0
-        """Reads off the loop that have not come back."""
         self._broker = broker
         self._loop = loop
         self._listeners = listeners
-        self._servers: list[tuple[Listener, asyncio.Server]] = []
+        self._servers: list[tuple[Listener, asyncio.Server | TlsServer]] = []
         self._sockets: dict[ConnectionState, SocketConnection] = {}
-        self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="postroom-read")
-        self._checking = ThreadPoolExecutor(1, thread_name_prefix="postroom-sign-in")
-        self._checks = False
-        """Whether a password is being checked."""
-        self._looking = ThreadPoolExecutor(1, thread_name_prefix="postroom-trace")
-        """One look into the ledger's history at a time: no message waits for one."""
-        self._tracer = Tracer(config.data_folder, lambda: broker.durable_through)
+        self._off_loop: Final = OffLoop(self, loop, ledger, broker, config.data_folder)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_us = 0
         self._idle_timer: asyncio.TimerHandle | None = None
         self._connecting = Connecting(
             config.credentials, config.limits.open_timeout_ms / 1e3, self._open_outward, self._outward_failed
         )
-        self._users: Final = config.passwords
-        self._no_user = unmatched_hash(self._users)
-        """Checked for names that don't exist, so that the time taken doesn't tell."""
 
     # Start and stop.
 
@@ -128,6 +104,10 @@ class Service:
         for listener in self._listeners:
             await self._listen(listener)
         self.turns.schedule()
+
+    def has(self, connection: ConnectionState) -> bool:
+        """Whether its socket is open."""
+        return connection in self._sockets
 
     def sockets(self) -> list[SocketConnection]:
         """Every connection."""
@@ -144,8 +124,7 @@ class Service:
     def _listening(self) -> Iterator[tuple[Listener, str]]:
         for listener, server in self._servers:
             for each in server.sockets:
-                host, port = each.getsockname()[:2]
-                yield listener, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                yield listener, address_of(each)
 
     async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
         """Take no more connections, close those that are, make everything durable. Clients have ``grace_s``
@@ -163,6 +142,7 @@ class Service:
             connection.abort()
         await self._wait_until_done(grace_s)
         self._broker.discards.log_all()
+        self._broker.access.acts.flush(self.clock.now_us())
         self._let_go()
 
     def abandon(self, why: BaseException) -> None:
@@ -182,9 +162,7 @@ class Service:
         for timer in (self._timer, self._idle_timer):
             if timer is not None:
                 timer.cancel()
-        self._pool.shutdown()
-        self._looking.shutdown(cancel_futures=True)
-        self._checking.shutdown(cancel_futures=True)
+        self._off_loop.shut_down()
 
     def cut(self, bindings: list[ConnectionState]) -> None:
         """Cut their sockets at once."""
@@ -195,9 +173,28 @@ class Service:
 
     def quiet(self) -> bool:
         """Whether everything that has arrived, and everything that is due, is done and durable."""
-        if self._reads_out or not self.turns.quiet() or self._broker.wants_turn or not self._broker.idle():
+        if (
+            self._off_loop.reads_out
+            or not self.turns.quiet()
+            or self._broker.wants_turn
+            or not self._broker.idle()
+        ):
             return False
         return not 0 < self._broker.next_deadline_us() <= self.clock.now_us()
+
+    def command(self, action: Callable[[int], object]) -> None:
+        """Have something done with the time, as a turn of its own."""
+        self._guarded(lambda: action(self.clock.now_us()))
+        self.turns.schedule()
+
+    def command_from_thread(self, action: Callable[[int], object]) -> None:
+        """The same, soon, from another thread; nothing comes of it once the end has begun."""
+
+        def act() -> None:
+            if not self._broker.stopping:
+                self.command(action)
+
+        self._loop.call_soon_threadsafe(act)
 
     def on_time(self) -> None:
         """Look what is due: the clock was set by hand."""
@@ -218,31 +215,47 @@ class Service:
         accepted = self._maker(listener.config)
         for bound in listener.sockets:
             try:
-                server = await self._loop.create_server(
-                    accepted, sock=bound, ssl=listener.tls, backlog=LISTEN_BACKLOG
-                )
+                server = await self._server(listener, bound, accepted)
             except OSError as error:
                 raise cannot_listen(listener.config, error) from error
             self._servers.append((listener, server))
 
+    async def _server(
+        self, listener: Listener, bound: socket.socket, accepted: Callable[[], SocketConnection]
+    ) -> "asyncio.Server | TlsServer":
+        if listener.tls is None:
+            return await self._loop.create_server(accepted, sock=bound, backlog=LISTEN_BACKLOG)
+        # Imported here: who has no TLS starts sooner.
+        from postroom.server.listening.tls_server import TlsServer
+
+        address = listener.config.address
+        return TlsServer(bound, LISTEN_BACKLOG, listener.tls, accepted, self._refused, address)
+
+    def _refused(self, act: Act) -> None:
+        """A handshake was: have that recorded."""
+        self.command(functools.partial(self._broker.access.acts.refused, act))
+
     def _maker(self, config: ListenConfig) -> Callable[[], SocketConnection]:
         """What makes the connections that are accepted there."""
-        mechanisms = config.sasl_mechanisms(self._users)
         if config.websocket is None:
-            return lambda: SocketConnection(self, self._loop, mechanisms)
+            return lambda: SocketConnection(self, self._loop, config)
         # Imported here: who takes none starts sooner.
         from postroom.server.listening.websocket_connection import WebSocketConnection
         from postroom.server.listening.websocket_request import Door
 
         door = Door(config.websocket, is_loopback(config.host))
-        return lambda: WebSocketConnection(self, self._loop, mechanisms, door)
+        return lambda: WebSocketConnection(self, self._loop, config, door)
 
     # Connections.
 
     def connect(self, connection: SocketConnection) -> ConnectionBinding | None:
         broker, remote = self._broker, connection.remote
         if connection.outward is None:
-            binding = broker.connect(remote, connection.mechanisms, monotonic_us(), self.clock.now_us())
+            listen = connection.listen
+            assert listen is not None
+            arrival = Arrival(remote, listen.address, connection.certificate, connection.end_point)
+            mechanisms = broker.access.policy.offered(arrival, broker.sign_ins.offered(listen))
+            binding = broker.connect(remote, mechanisms, monotonic_us(), self.clock.now_us(), arrival)
         else:
             binding = broker.connect_outward(connection.outward, remote, monotonic_us(), self.clock.now_us())
         if binding is not None:
@@ -250,12 +263,17 @@ class Service:
             self.turns.schedule()
         return binding
 
+    def meter(
+        self, binding: ConnectionBinding, size_bytes: int, messages: int, resume: Callable[[], None]
+    ) -> bool:
+        return self._broker.traffic.took(binding, size_bytes, messages, resume, self.clock.now_us())
+
     def forget(self, binding: ConnectionBinding) -> None:
         self._sockets.pop(binding, None)
 
     async def _open_outward(self, outward: Outward, tls: ssl.SSLContext | None) -> object:
         return await self._loop.create_connection(
-            lambda: SocketConnection(self, self._loop, [], outward),
+            lambda: SocketConnection(self, self._loop, None, outward),
             outward.host,
             outward.port,
             ssl=tls,
@@ -328,14 +346,7 @@ class Service:
             connection = self._sockets.get(binding)
             if connection is not None:
                 connection.flush()
-        if broker.fetches:
-            self._read_bodies()
-        if broker.id_reads:
-            self._read_ids()
-        if broker.management.ledger_queries:
-            self._run_ledger_queries()
-        if broker.sign_ins.logins:
-            self._check_logins()
+        self._off_loop.begin()
         if broker.channels.wanted:
             self._open_wanted()
         if broker.wants_turn:
@@ -346,96 +357,12 @@ class Service:
             self._idle_timer = self._loop.call_later(IDLE_S, self._on_idle)
         self._arm_timer()
 
-    # Off the loop.
-
-    def _read_bodies(self) -> None:
-        fetches = self._broker.fetches[:]
-        self._broker.fetches.clear()
-        left_bytes = READ_AT_ONCE_BYTES
-        for fetch in fetches:
-            left_bytes -= fetch.size_bytes
-            bodies = self._ledger.read_cached_bodies(fetch.wanted) if left_bytes >= 0 else None
-            if bodies is not None:
-                self._broker.fetched(fetch, bodies, self.clock.now_us())
-                self.turns.schedule()
-                continue
-            self._reads_out += 1
-            reading = self._loop.run_in_executor(self._pool, self._ledger.read_bodies, fetch.wanted)
-            reading.add_done_callback(
-                functools.partial(self._have_read, functools.partial(self._broker.fetched, fetch))
-            )
-
-    def _have_read(
-        self, take: Callable[[list[Any], int], None], reading: "asyncio.Future[list[Any]]"
-    ) -> None:
-        """Bodies or ids are read: the broker takes them, with the time."""
-        self._reads_out -= 1
-        if self.failure is not None or reading.cancelled():
-            return
-        error = reading.exception()
-        if error is not None:
-            self.fail(error)
-            return
-        self._guarded(lambda: take(reading.result(), self.clock.now_us()))
-        self.turns.schedule()
-
-    def _read_ids(self) -> None:
-        reads = self._broker.id_reads[:]
-        self._broker.id_reads.clear()
-        ledger = self._ledger
-        for read in reads:
-            if read.all_serials is None:
-                job: Callable[[], list[Any]] = functools.partial(ledger.read_ids, read.serials)
-            else:
-                job = functools.partial(ledger.hash_ids, read.all_serials)
-            self._reads_out += 1
-            reading = self._loop.run_in_executor(self._pool, job)
-            reading.add_done_callback(
-                functools.partial(self._have_read, functools.partial(self._broker.ids_read, read))
-            )
-
-    def _run_ledger_queries(self) -> None:
-        queries = self._broker.management.ledger_queries[:]
-        self._broker.management.ledger_queries.clear()
-        for query in queries:
-            reading = self._loop.run_in_executor(self._looking, query.run, self._tracer)
-            reading.add_done_callback(functools.partial(self._have_queried, query))
-
-    def _have_queried(self, query: LedgerQuery, reading: "asyncio.Future[QueryResult]") -> None:
-        if self.failure is not None or reading.cancelled():
-            return
-        defect = reading.exception()
-        if defect is not None:  # of a reader: what is written is not in question
-            logging.getLogger(LOGGER_NAME).error("internal-error", exc_info=defect)
-        result = reading.result() if defect is None else RuntimeError("the broker's log says more")
-        self._guarded(lambda: query.answer(result, self.clock.now_us()))
-        self.turns.schedule()
-
     def _open_wanted(self) -> None:
         wanted = self._broker.channels.wanted[:]
         self._broker.channels.wanted.clear()
         for outward in wanted:
             if not outward.over:
                 self._connecting.begin(outward)
-
-    def _check_logins(self) -> None:
-        """One at a time: it takes a core for tens of milliseconds, and who comes next is decided then."""
-        sign_ins = self._broker.sign_ins
-        while sign_ins.logins and not self._checks:
-            login = sign_ins.take()
-            if login.binding not in self._sockets:
-                continue  # it has gone, and wants no answer
-            self._checks = True
-            stored = self._users[login.user][0] if login.user in self._users else self._no_user
-            checking = self._loop.run_in_executor(self._checking, verify_password, login.password, stored)
-            checking.add_done_callback(functools.partial(self._have_checked, login))
-
-    def _have_checked(self, login: Login, checking: "asyncio.Future[bool]") -> None:
-        self._checks = False
-        if login.binding in self._sockets and not checking.cancelled():
-            known = login.user in self._users
-            login.decided(login.user, known and checking.result(), self.clock.now_us())
-        self.turns.schedule()
 
     # Timers.
 

@@ -4,16 +4,23 @@ pressure.
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from postroom.amqp.engine.options import NEVER_US
+from postroom.server.access.sign_in_policy import ClientCertificate
 from postroom.server.clock import Clock, monotonic_us
 from postroom.server.configuration.config import LimitsConfig
+from postroom.server.configuration.listening import ListenConfig
 from postroom.server.connection.binding import ConnectionBinding
 from postroom.server.listening.turns import Turns
 
 if TYPE_CHECKING:
     from postroom.server.channels.outbound_connection import Outward
+
+
+METERED_PIECE_BYTES: Final = 1 << 10
+"""Taken at a time from a connection whose rate is limited: so little may be over the limit."""
 
 
 class Owner(Protocol):
@@ -31,6 +38,12 @@ class Owner(Protocol):
     def connect(self, connection: "SocketConnection") -> ConnectionBinding | None:
         """A binding for a new connection; None when there are too many."""
 
+    def meter(
+        self, binding: ConnectionBinding, size_bytes: int, messages: int, resume: Callable[[], None]
+    ) -> bool:
+        """So much has come over ``binding``. Whether nothing more is to be taken in from it until ``resume``
+        is called."""
+
     def forget(self, binding: ConnectionBinding) -> None:
         """The socket of ``binding`` is gone."""
 
@@ -42,13 +55,17 @@ class SocketConnection(asyncio.Protocol):
         self,
         owner: Owner,
         loop: asyncio.AbstractEventLoop,
-        mechanisms: list[str],
+        listen: ListenConfig | None,
         outward: "Outward | None" = None,
     ) -> None:
-        self.mechanisms = mechanisms
-        """SASL mechanisms that the client is offered."""
+        self.listen = listen
+        """Where it was accepted; None: the broker has opened it."""
         self.outward = outward
         """What the broker has opened it for; None: it was accepted."""
+        self.certificate: ClientCertificate | None = None
+        """What the client has shown, if a certificate is wanted there."""
+        self.end_point = b""
+        """What SCRAM-…-PLUS is bound to; empty: nothing."""
         self.remote = "?"
         self._owner = owner
         self._now_us = owner.clock.now_us
@@ -59,6 +76,8 @@ class SocketConnection(asyncio.Protocol):
         self.inbox_bytes = 0
         self._offset = 0
         self._paused = False
+        self._held = False
+        """A limit of its rate is reached: nothing is read, and what has arrived waits."""
         self._ended = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_us = 0
@@ -70,6 +89,12 @@ class SocketConnection(asyncio.Protocol):
         self.remote = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
         self._transport = cast(asyncio.Transport, transport)  # uvloop's has all of it, but is no subclass
         self._transport.set_write_buffer_limits(high=self._owner.limits.output_bytes)
+        handshake = transport.get_extra_info("ssl_object")
+        if self.listen is not None and handshake is not None:
+            from postroom.server.listening.tls import end_point, shown_certificate
+
+            self.certificate = shown_certificate(handshake) if self.listen.client_certificate else None
+            self.end_point = end_point(handshake)
         self._binding = self._owner.connect(self)
         if self._binding is None:
             self._transport.abort()
@@ -85,7 +110,7 @@ class SocketConnection(asyncio.Protocol):
         if self.inbox_bytes >= self._owner.limits.inbox_bytes and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
-        if not had_work:
+        if not had_work and not self._held:
             self._owner.turns.wake(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -111,7 +136,7 @@ class SocketConnection(asyncio.Protocol):
     # From the turns.
 
     def has_work(self) -> bool:
-        return bool(self._inbox)
+        return bool(self._inbox) and not self._held
 
     @property
     def messages_in(self) -> int:
@@ -123,10 +148,35 @@ class SocketConnection(asyncio.Protocol):
         if self._binding is None or self._ended:
             self._inbox.clear()
             return 0
+        if self._binding.metered:
+            return self._work_metered(self._binding, limit_bytes)
         events = self._hand_over(self._binding, limit_bytes)
-        if self._paused and self.inbox_bytes * 2 < self._owner.limits.inbox_bytes:
+        if self._paused:
             self._resume_reading()
         return events
+
+    def _work_metered(self, binding: ConnectionBinding, limit_bytes: int) -> int:
+        """As `work`, for a connection whose rate is limited."""
+        waiting_bytes, messages = self.inbox_bytes, binding.messages_in
+        events = self._hand_over(binding, min(limit_bytes, METERED_PIECE_BYTES))
+        messages = max(0, binding.messages_in - messages)
+        self._held = self._owner.meter(binding, waiting_bytes - self.inbox_bytes, messages, self._release)
+        if self._held and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+        elif self._paused and not self._held:
+            self._resume_reading()
+        return events
+
+    def _release(self) -> None:
+        """Its rate has room again."""
+        self._held = False
+        if self._binding is None or self._ended:
+            return
+        self._binding.keep_alive(monotonic_us())
+        self._resume_reading()
+        if self.has_work():
+            self._owner.turns.wake(self)
 
     def flush(self) -> None:
         """Send what the binding has to say, in one write; close the socket when it has said the last."""
@@ -166,6 +216,8 @@ class SocketConnection(asyncio.Protocol):
     def _on_timer(self) -> None:
         self._timer = None
         if self._binding is not None:
+            if self._held:
+                self._binding.keep_alive(monotonic_us())
             self._binding.on_time(monotonic_us(), self._now_us())
             self._owner.turns.schedule()
             self.arm_timer()
@@ -198,6 +250,9 @@ class SocketConnection(asyncio.Protocol):
         return piece
 
     def _resume_reading(self) -> None:
+        """Unless much waits in the inbox."""
+        if self.inbox_bytes * 2 >= self._owner.limits.inbox_bytes:
+            return
         self._paused = False
         if self._transport is not None:
             self._transport.resume_reading()

@@ -11,6 +11,7 @@ from postroom.server.listening.websocket import Phase, WebSocket
 from postroom.server.logs import log
 
 if TYPE_CHECKING:
+    from postroom.server.configuration.listening import ListenConfig
     from postroom.server.connection.binding import ConnectionBinding
     from postroom.server.listening.websocket_request import Door
 
@@ -27,9 +28,9 @@ class WebSocketConnection(SocketConnection):
     """Between one transport and one `ConnectionBinding`, with a WebSocket in between."""
 
     def __init__(
-        self, owner: Owner, loop: asyncio.AbstractEventLoop, mechanisms: list[str], door: "Door"
+        self, owner: Owner, loop: asyncio.AbstractEventLoop, listen: "ListenConfig", door: "Door"
     ) -> None:
-        super().__init__(owner, loop, mechanisms)
+        super().__init__(owner, loop, listen)
         self._websocket: Final = WebSocket(door)
         self._rounds_left = ROUNDS_AFTER_CLOSE
         self._cut: asyncio.TimerHandle | None = None
@@ -51,7 +52,7 @@ class WebSocketConnection(SocketConnection):
             self._binding.touch()  # a ping may wait for its answer
 
     def has_work(self) -> bool:
-        return super().has_work() or (self._websocket.pending and not self._ended)
+        return super().has_work() or (self._websocket.pending and not self._ended and not self._held)
 
     def _hand_over(self, binding: "ConnectionBinding", limit_bytes: int) -> int:
         websocket = self._websocket

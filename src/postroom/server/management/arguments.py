@@ -3,10 +3,16 @@
 from typing import Final, TypeVar
 from uuid import UUID
 
+from postroom.amqp.errors import UNAUTHORIZED_ACCESS
+from postroom.amqp.message.rewrite import reply_to_of
 from postroom.manager.message_store.filter import ANY_PRIORITY, StoreFilter
 from postroom.model.codes import IdType
 from postroom.model.ids import pack_unique_id
-from postroom.server.management.request import BAD_REQUEST, Request, RequestError
+from postroom.model.message import MessageHead
+from postroom.model.rights import Right
+from postroom.server.access.access import Requester, access_of, missing
+from postroom.server.kernel.broker_state import BrokerState
+from postroom.server.management.request import BAD_REQUEST, FORBIDDEN, Request, RequestError
 
 T = TypeVar("T")
 
@@ -25,6 +31,8 @@ class Arguments:
         """Of the queue."""
         self.user: Final = request.user
         """Who asks."""
+        self.roles: Final = request.roles
+        """That a token gives beside those of the user."""
         self._attributes: Final = request.attributes()
         self._now_us: Final = now_us
 
@@ -98,6 +106,17 @@ class Arguments:
         if not isinstance(value, dict):
             raise RequestError(BAD_REQUEST, "properties must be a map of application properties")
         return {str(name): wanted for name, wanted in value.items()}
+
+
+def check_reply_to(
+    broker: BrokerState, sender: Requester, head: MessageHead, message: bytes, start: int | None = None
+) -> None:
+    """Raise `RequestError` for a message that asks for reports to where its sender may not put; its sections
+    begin at ``start``, or where its head says."""
+    if head.report != 0:
+        reply_to = reply_to_of(message[head.bare_offset if start is None else start :])
+        if reply_to and not access_of(broker).may(sender, Right.PUT, reply_to):
+            raise RequestError(FORBIDDEN, missing(sender.user, Right.PUT, reply_to), UNAUTHORIZED_ACCESS)
 
 
 def _is_number(value: object) -> bool:

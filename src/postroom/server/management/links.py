@@ -17,6 +17,9 @@ from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Message, Value, decode_message
 from postroom.manager.kernel.effects import PRESETTLED, Sink
 from postroom.manager.kernel.errors import ManagerError
+from postroom.manager.security.acts import TRANSFER
+from postroom.model.rights import Right
+from postroom.server.access.access import access_of
 from postroom.server.kernel.bound_link import BoundLink
 from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.links.requests import write_response
@@ -25,6 +28,7 @@ from postroom.server.links.xa_context import xa_context
 from postroom.server.logs import log
 from postroom.server.management import Later, Request, Response
 from postroom.server.management.node import management_of
+from postroom.server.management.request import Requester
 
 if TYPE_CHECKING:
     from postroom.amqp.engine.delivery import Delivery as WireDelivery
@@ -102,7 +106,7 @@ class RequestLink(BoundLink):
         request = Request(
             message.application_properties,
             body,
-            binding.user,
+            Requester(binding.user, binding.remote, binding.container_id, binding.roles),
             lambda: xa_context(binding, session),
             self._postpone,
             SinkContext(binding),
@@ -167,10 +171,11 @@ class RequestLink(BoundLink):
         if link is not None:
             link.send(payload)
             return
-        manager = self.binding.broker.manager
+        manager, access = self.binding.broker.manager, access_of(self.binding.broker)
         try:
+            access.require(self.binding, Right.PUT, reply_to, TRANSFER)
             destination = manager.names.taker(reply_to)
-        except ManagerError as error:
+        except (AmqpError, ManagerError) as error:
             log(
                 logging.WARNING,
                 "management-reply-undeliverable",

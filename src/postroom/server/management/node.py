@@ -4,14 +4,20 @@ them.
 
 from typing import Final, cast
 
+from postroom.amqp.errors import UNAUTHORIZED_ACCESS
 from postroom.manager.kernel.errors import ManagerError
+from postroom.manager.security.acts import Act
+from postroom.model.rights import Rights
+from postroom.server.access.access import access_of
 from postroom.server.kernel.broker_state import BrokerState
+from postroom.server.management.authorization import RULES, SEEN_BY, arguments_of, may_see, refusal_of
 from postroom.server.management.entities.brokers import Brokers
 from postroom.server.management.entities.channels import ChannelEntities
 from postroom.server.management.entities.connections import Connections
 from postroom.server.management.entities.dead_letter_handlers import DeadLetterHandlerEntities
 from postroom.server.management.entities.leases import LeaseEntities
 from postroom.server.management.entities.ledgers import LedgerEntities
+from postroom.server.management.entities.members import MemberEntities
 from postroom.server.management.entities.messages import Messages
 from postroom.server.management.entities.queues import Queues
 from postroom.server.management.entities.quotas import Quotas
@@ -21,11 +27,14 @@ from postroom.server.management.entities.spark_subscriptions import SparkSubscri
 from postroom.server.management.entities.store_holders import StoreHolders
 from postroom.server.management.entities.topics import Subscriptions, Topics
 from postroom.server.management.entities.transactions import Transactions
+from postroom.server.management.entities.users import Roles, Users
 from postroom.server.management.entities.xa_branches import Branches
 from postroom.server.management.entity_type import EntityType, Operation
 from postroom.server.management.ledger_queries import LedgerQuery
 from postroom.server.management.request import (
+    ACCEPTED,
     BAD_REQUEST,
+    FORBIDDEN,
     NOT_IMPLEMENTED,
     OK,
     Attributes,
@@ -49,7 +58,9 @@ class Management:
         self.ledger_queries: Final[list[LedgerQuery]] = []
         """Looks into the ledger's history; have each run in the thread for them, and answer it."""
         self._manager: Final = broker.manager
-        entity_types: list[EntityType] = [
+        self._broker: Final = broker
+        self._access: Final = access_of(broker)
+        self.entity_types: Final[list[EntityType]] = [
             Queues(broker),
             Topics(broker),
             Subscriptions(broker),
@@ -61,14 +72,17 @@ class Management:
             Brokers(broker),
             LeaseEntities(broker),
             LedgerEntities(self.ledger_queries),
+            MemberEntities(broker),
             Messages(broker),
             SparkSubscriptions(broker),
             Transactions(broker),
             Branches(broker),
             SinkEntities(broker),
             StoreHolders(broker),
+            Users(broker),
+            Roles(broker),
         ]
-        self._entity_types: Final = {entity_type.type: entity_type for entity_type in entity_types}
+        self._entity_types: Final = {entity_type.type: entity_type for entity_type in self.entity_types}
         self._operations: Final[dict[str, Operation]] = {
             "QUERY": self._query,
             "GET-TYPES": self._get_types,
@@ -78,10 +92,31 @@ class Management:
         }
 
     def perform(self, request: Request, now_us: int) -> Response | Later:
-        """Carry out ``request``. What it changed is not durable yet: the answer must wait for that."""
+        """Carry out ``request``, if its user may. What it changed is not durable yet: the answer must wait
+        for that."""
         self._manager.set_time_us(now_us)
         try:
-            return self._find(request)(request, now_us)
+            operation = self._find(request)
+            if request.operation in self._operations:
+                return operation(request, now_us)
+            rule = RULES[request.type][request.operation]
+            lacking = refusal_of(self._access, self._broker, rule, request)
+        except RequestError as error:
+            return error.response()
+        if lacking:
+            self._access.acts.refused(_act(request, FORBIDDEN, lacking), now_us)
+            return Response(FORBIDDEN, lacking, {}, condition=UNAUTHORIZED_ACCESS)
+        response = self._carry_out(operation, request, now_us)
+        if rule.act:
+            status, what = ACCEPTED, "taken up"
+            if isinstance(response, Response):
+                status, what = response.status, response.description
+            self._access.acts.done(_act(request, status, what), now_us)
+        return response
+
+    def _carry_out(self, operation: Operation, request: Request, now_us: int) -> Response | Later:
+        try:
+            return operation(request, now_us)
         except RequestError as error:
             return error.response()
         except ManagerError as refused:
@@ -117,7 +152,8 @@ class Management:
         if wanted is not None and not isinstance(wanted, list):
             raise RequestError(BAD_REQUEST, "attributeNames must be a list of names")
         names = [str(name) for name in wanted] if wanted else _all_names(entity_types)
-        rows = [[each.get(name) for name in names] for each in _page(entity_types, offset, count)]
+        rights = self._access.rights_of(request)
+        rows = [[each.get(name) for name in names] for each in _page(entity_types, rights, offset, count)]
         return Response(OK, "OK", {"attributeNames": names, "results": rows}, len(rows))
 
     def _get_types(self, request: Request, now_us: int) -> Response:
@@ -147,15 +183,43 @@ def _all_names(entity_types: list[EntityType]) -> list[str]:
     return sorted({name for entity_type in entity_types for name in entity_type.attribute_names()})
 
 
-def _page(entity_types: list[EntityType], offset: int, count: int) -> list[Attributes]:
-    """`count` rows of all entity types, one entity type behind the other, from the row at `offset`."""
+def _page(entity_types: list[EntityType], rights: Rights, offset: int, count: int) -> list[Attributes]:
+    """`count` rows of all entity types, one entity type behind the other, from the row at `offset`, of those
+    that may be seen."""
     found: list[Attributes] = []
     for entity_type in entity_types:
-        found += entity_type.rows(offset, count - len(found))
+        if may_see(rights, entity_type.type, ""):
+            found += entity_type.rows(offset, count - len(found))
+            passed = entity_type.count()
+        else:
+            seen = _seen(entity_type, rights)
+            found += seen[offset : offset + count - len(found)]
+            passed = len(seen)
         if len(found) == count:
             break
-        offset = max(0, offset - entity_type.count())
+        offset = max(0, offset - passed)
     return found
+
+
+def _seen(entity_type: EntityType, rights: Rights) -> list[Attributes]:
+    if SEEN_BY[entity_type.type] is not None:
+        return []
+    rows = entity_type.rows(0, entity_type.count())
+    return [row for row in rows if may_see(rights, entity_type.type, str(row["name"]))]
+
+
+def _act(request: Request, status: int, what: str) -> Act:
+    return Act(
+        user=request.user,
+        remote=request.remote,
+        container=request.container,
+        operation=request.operation,
+        type=request.type,
+        name=request.name,
+        status=status,
+        description=what,
+        arguments=arguments_of(request),
+    )
 
 
 def management_of(broker: BrokerState) -> Management:

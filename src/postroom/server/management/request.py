@@ -1,6 +1,7 @@
 """A request to the management node and its answer, as plain values."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from postroom.amqp import errors
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 OK: Final = 200
 CREATED: Final = 201
+ACCEPTED: Final = 202
+"""In the record of acts: taken up, and answered when it is done."""
 NO_CONTENT: Final = 204
 BAD_REQUEST: Final = 400
 FORBIDDEN: Final = 403
@@ -67,22 +70,38 @@ Attributes = dict[str, Any]
 
 
 class RequestError(Exception):
-    """A request that can't be carried out: ``status`` as in HTTP, and why."""
+    """A request that can't be carried out: ``status`` as in HTTP, and why; ``condition``, where it isn't the
+    one that goes with the status."""
 
-    def __init__(self, status: int, description: str) -> None:
+    def __init__(self, status: int, description: str, condition: str = "") -> None:
         super().__init__(description)
         self.status: Final = status
+        self.condition: Final = condition or CONDITIONS.get(status, "")
         self.description: Final = description
 
     def response(self) -> "Response":
         """The answer to the request."""
-        return Response(self.status, self.description, {}, condition=CONDITIONS.get(self.status, ""))
+        return Response(self.status, self.description, {}, condition=self.condition)
 
 
 def check_not_reserved(name: str) -> None:
     """Raise `RequestError` for the name of something to be made that belongs to the broker itself."""
     if is_reserved(name):
         raise RequestError(FORBIDDEN, f"{name!r} is reserved for the broker itself")
+
+
+@dataclass(frozen=True)
+class Requester:
+    """The connection that a request has come over."""
+
+    user: str = ""
+    remote: str = ""
+    container: str = ""
+    roles: tuple[str, ...] = ()
+    """That the user's token gives."""
+
+
+NOBODY: Final = Requester()
 
 
 class Request:
@@ -92,20 +111,23 @@ class Request:
         self,
         properties: Mapping[str, object],
         body: object,
-        user: str = "",
+        requester: Requester = NOBODY,
         xa: "Callable[[], XaContext] | None" = None,
         postpone: Callable[[Callable[[int], None]], Sink] | None = None,
         sink: "SinkContext | None" = None,
     ) -> None:
-        """``properties`` are the message's application properties, ``user`` is who asks, ``xa`` gives what
-        the session that it came on is to XA. ``postpone`` has something done, with the time, as soon as
-        nothing is blocked at the sink that it returns. ``sink`` is what the connection is to Spark sinks."""
+        """``properties`` are the message's application properties, ``xa`` gives what the session that it came
+        on is to XA. ``postpone`` has something done, with the time, as soon as nothing is blocked at the sink
+        that it returns. ``sink`` is what the connection is to Spark sinks."""
         self.properties: Final = properties
         self.body: Final = body
-        self.user: Final = user
+        self.user: Final = requester.user
+        self.roles: Final = requester.roles
         self.xa: Final = xa
         self.postpone: Final = postpone
         self.sink: Final = sink
+        self.remote: Final = requester.remote
+        self.container: Final = requester.container
         self.operation: Final = self.text("operation")
         self.type: Final = self.text("type")
         self.name: Final = self.text("name") or self.text("identity")

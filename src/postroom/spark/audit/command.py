@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from postroom.spark.audit.ledgers import inspect_ledgers
 from postroom.spark.audit.result import RESULT_FILE, AuditResult
-from postroom.spark.audit.run import Found, Print, audit, events_of, write
+from postroom.spark.audit.run import Print, audit, events_of, write
 from postroom.spark.audit.subject import Subject, subject_of
 
 if TYPE_CHECKING:
@@ -69,16 +69,12 @@ def _finish(
 ) -> AuditResult:
     found = audit(spark, subject, events, show, folded)
     try:
-        _write(spark, options, found, show)
+        if options.out is not None:
+            write(spark, found, options.out)
+            show(f"Wrote {options.out}")
     finally:
         found.release()
     return found.result
-
-
-def _write(spark: SparkSession, options: AuditOptions, found: Found, show: Print) -> None:
-    if options.out is not None:
-        write(spark, found, options.out)
-        show(f"Wrote {options.out}")
 
 
 def _records(subject: Subject) -> int:

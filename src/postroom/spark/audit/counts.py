@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.spark.audit.predicates import Position, is_arrival, is_end
+from postroom.spark.audit.rows import Position, is_arrival, is_end
 from postroom.spark.audit.steps import TRANSACTIONS
 from postroom.spark.audit.sums import QueueCounts
 from postroom.spark.ledger_source.state_names import HELD_STATES, OUTCOMES
@@ -16,15 +16,8 @@ from postroom.spark.ledger_source.state_names import HELD_STATES, OUTCOMES
 KEY: Final = ["ledger_id", "queue_id"]
 
 NUMBERS: Final = (
-    "arrivals",
-    "early_arrivals",
-    "early_events",
-    "held",
-    "available",
-    "delayed",
-    "unconfirmed",
-    "in_transit",
-    "seen",
+    *("arrivals", "early_arrivals", "early_events", "held"),
+    *("available", "delayed", "unconfirmed", "in_transit", "seen"),
 )
 
 
@@ -36,9 +29,8 @@ def queue_counts(
     `entries` are `steps.lives` of the same events; what happened up to `checkpoint_position` (null: there is
     none) is counted once more by itself.
     """
-    both = _from_events(stepped, checkpoint_position).join(
-        _from_entries(entries, first_position), KEY, "full"
-    )
+    of_entries = _from_entries(entries, first_position)
+    both = _from_events(stepped, checkpoint_position).join(of_entries, KEY, "full")
     return [_counts(row) for row in both.collect()]
 
 

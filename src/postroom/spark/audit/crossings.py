@@ -43,7 +43,9 @@ def crossings(entries: DataFrame, coverage: DataFrame, elsewhere: Collection[str
             F.lit(True).alias("is_audited"),
         )
     )
-    everywhere = F.broadcast(coverage.agg(F.max(_blind_until()).alias("blind_until")))
+    # before this time a ledger can't tell what arrived: its history has been dropped
+    blind_until = F.when(F.col("first_position") > 1, F.col("first_time"))
+    everywhere = F.broadcast(coverage.agg(F.max(blind_until).alias("blind_until")))
     judged = joined.join(origins, "origin_ledger_id", "left").crossJoin(everywhere)
     return judged.withColumn("verdict", _verdict(elsewhere)).select(
         *KEY,
@@ -68,8 +70,11 @@ def _left(entries: DataFrame, coverage: DataFrame) -> DataFrame:
     seen_gone = forwarded & (F.col("last_position") <= F.col("first_look"))
     in_batch = F.coalesce("holder_kind", F.lit("")) == "channel_batch"
     mine = entries.join(coverage, "ledger_id")
+    named = entries.where(F.col("origin_serial").isNotNull()).select(
+        F.col("origin_ledger_id").alias("named_ledger"), F.col("origin_serial").alias("named_serial")
+    )
     sent = mine.join(
-        _named(entries),
+        named.distinct(),
         (F.col("ledger_id") == F.col("named_ledger")) & (F.col("serial") == F.col("named_serial")),
         "left",
     )
@@ -89,13 +94,6 @@ def _left(entries: DataFrame, coverage: DataFrame) -> DataFrame:
         F.count_if(on_its_way).alias("in_batch"),
         F.count_if(F.col("outcome") == "lost").alias("written_off"),
     )
-
-
-def _named(entries: DataFrame) -> DataFrame:
-    came = entries.where(F.col("origin_serial").isNotNull())
-    return came.select(
-        F.col("origin_ledger_id").alias("named_ledger"), F.col("origin_serial").alias("named_serial")
-    ).distinct()
 
 
 def _came(entries: DataFrame, coverage: DataFrame) -> DataFrame:
@@ -120,11 +118,6 @@ def _came(entries: DataFrame, coverage: DataFrame) -> DataFrame:
             F.min("target_queue").alias("target_queue"),
         )
     )
-
-
-def _blind_until() -> Column:
-    """Before this time a ledger can't tell what arrived: its history has been dropped."""
-    return F.when(F.col("first_position") > 1, F.col("first_time"))
 
 
 def _verdict(elsewhere: Collection[str] | None) -> Column:

@@ -34,7 +34,8 @@ def duplicates(entries: DataFrame, windows: DataFrame | None = None) -> DataFram
 
     `entries` are `steps.lives`; `windows` is as `WINDOWS` says, None where nothing is known of them.
     """
-    came = _taken(entries)
+    gone = F.coalesce(F.col("outcome").isin("rolled_back", "lost"), F.lit(False))
+    came = entries.where(F.col("message_id").isNotNull() & F.col("taken_position").isNotNull() & ~gone)
     by_id = Window.partitionBy("ledger_id", "queue_id", "message_id").orderBy("taken_position", "serial")
     by_link = Window.partitionBy("ledger_id", "queue_id", "message_id", "producer_id").orderBy(
         "taken_position", "serial"
@@ -45,7 +46,9 @@ def duplicates(entries: DataFrame, windows: DataFrame | None = None) -> DataFram
         F.lag(details).over(by_id).alias("earlier"),
         F.when(F.col("producer_id").isNotNull(), F.lag(details).over(by_link)).alias("of_link"),
     ).where(F.col("earlier").isNotNull())
-    judged = _remembered(again, came, windows) if windows is not None else _unremembered(again)
+    judged = again.withColumn("is_remembered", F.lit(False))
+    if windows is not None:
+        judged = _remembered(again, came, windows)
     return judged.withColumn("verdict", _verdict()).select(
         "ledger_id",
         "queue_id",
@@ -68,17 +71,14 @@ def duplicate_violations(found: DataFrame) -> DataFrame:
     return violation_rows(broken, F.col("verdict"), positions, detail)
 
 
-def _taken(entries: DataFrame) -> DataFrame:
-    gone = F.coalesce(F.col("outcome").isin("rolled_back", "lost"), F.lit(False))
-    return entries.where(F.col("message_id").isNotNull() & F.col("taken_position").isNotNull() & ~gone)
-
-
 def _verdict() -> Column:
     earlier = F.col("of_link")
+    # a resend that replaces its first copy, which was deleted before it came (MQ Everyplace's Msg_Resend)
+    made_way = (earlier["outcome"] == "deleted") & (earlier["last_position"] < F.col("serial"))
     same = (
         (earlier["creation"] == F.col("creation"))
         & (earlier["body_bytes"] == F.col("body_bytes"))
-        & ~_made_way(earlier)
+        & ~F.coalesce(made_way, F.lit(False))
     )
     return (
         F.when(F.col("parent_serial").isNotNull() | ~F.col("arrival_event").isin(*PUTS), "moved")
@@ -91,28 +91,17 @@ def _verdict() -> Column:
     )
 
 
-def _made_way(earlier: Column) -> Column:
-    """Whether the earlier one was deleted before the later came: a resend that replaces its first copy (MQ
-    Everyplace's Msg_Resend)."""
-    ended = (earlier["outcome"] == "deleted") & (earlier["last_position"] < F.col("serial"))
-    return F.coalesce(ended, F.lit(False))
-
-
 # --- duplicate windows ----------------------------------------------------------------------------
-
-
-def _unremembered(again: DataFrame) -> DataFrame:
-    return again.withColumn("is_remembered", F.lit(False))
 
 
 def _remembered(again: DataFrame, came: DataFrame, windows: DataFrame) -> DataFrame:
     """`again` with whether the destination remembered the id: it was taken before this one came, since the
     window is as it is, and fewer other puts than the window has came in between."""
-    counted = _numbered(_puts(came, windows)).select("ledger_id", "destination", "serial", "number")
-    later = again.withColumn("destination", _destination()).join(
-        F.broadcast(windows), ["ledger_id", "destination"], "left"
-    )
     by_id = ["ledger_id", "destination"]
+    puts = came.where(F.col("arrival_event").isin(*PUTS)).withColumn("destination", _destination())
+    with_window = puts.join(F.broadcast(windows), by_id)
+    counted = _numbered(with_window.select(*by_id, "serial").distinct())
+    later = again.withColumn("destination", _destination()).join(F.broadcast(windows), by_id, "left")
     mine = counted.withColumnRenamed("number", "own_number")
     first = counted.select(
         *by_id, F.col("serial").alias("earlier_serial_of"), F.col("number").alias("earlier_number")
@@ -136,13 +125,6 @@ def _destination() -> Column:
     is_published = F.col("parent_serial").isNull() & F.col("origin_serial").isNull()
     topic = F.when(is_published, F.col("parent_queue_id"))
     return F.coalesce(topic, F.col("queue_id"))
-
-
-def _puts(came: DataFrame, windows: DataFrame) -> DataFrame:
-    """What windows remember: one row for each message put on a destination that has one."""
-    puts = came.where(F.col("arrival_event").isin(*PUTS)).withColumn("destination", _destination())
-    with_window = puts.join(F.broadcast(windows), ["ledger_id", "destination"])
-    return with_window.select("ledger_id", "destination", "serial").distinct()
 
 
 def _numbered(puts: DataFrame) -> DataFrame:

@@ -2,23 +2,24 @@
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.spark.audit.predicates import ENTRY_KEY
-from postroom.spark.audit.rows import violation_rows
+from postroom.spark.audit.rows import ENTRY_KEY, violation_rows
 
-MOVE_EVENTS: Final = {
-    "move": "moved",
-    "dead_letter": "dead_lettered",
-    "redirect": "redirected",
-}
+MOVE_EVENTS: Final = {"move": "moved", "dead_letter": "dead_lettered", "redirect": "redirected"}
 """Arrival events of messages made in the stead of another entry, and the outcome that entry must have."""
 
 
 def family_violations(entries: DataFrame) -> DataFrame:
-    """Breaches of the rules about families, of `steps.lives`."""
-    return child_violations(entries).unionByName(return_violations(entries)).unionByName(_losses(entries))
+    """Breaches of the rules about families, of `steps.lives`.
+
+    Only a message that was not stored may be lost at a crash: that is a verdict, no violation.
+    """
+    lost = entries.where((F.col("outcome") == "lost") & F.col("stored"))
+    in_ledger = F.lit("its body is in the ledger")
+    losses = violation_rows(lost, "stored message lost", [F.col("last_position")], in_ledger)
+    return child_violations(entries).unionByName(return_violations(entries)).unionByName(losses)
 
 
 def child_violations(entries: DataFrame) -> DataFrame:
@@ -30,12 +31,13 @@ def child_violations(entries: DataFrame) -> DataFrame:
     moved = entries.where(F.col("outcome").isin(*MOVE_EVENTS.values()))
     parents = moved.select(*ENTRY_KEY, "queue", "outcome", "last_position", nothing.alias("child"))
     came = entries.where(F.col("arrival_event").isin(*MOVE_EVENTS))
+    outcome = F.create_map(*(F.lit(text) for pair in MOVE_EVENTS.items() for text in pair))
     children = came.select(
         "ledger_id",
         F.col("parent_serial").alias("serial"),
         F.col("parent_queue_id").alias("queue_id"),
         "queue",
-        _outcome_of_move().alias("outcome"),
+        outcome[F.col("arrival_event")].alias("outcome"),
         nothing.alias("last_position"),
         F.col("serial").alias("child"),
     )
@@ -50,25 +52,16 @@ def child_violations(entries: DataFrame) -> DataFrame:
             F.min("child").alias("child"),
         )
     )
-    broken = counted.withColumn("rule", _child_rule()).where(F.col("rule").isNotNull())
+    rule = (
+        F.when(F.col("position").isNull(), "child without move")
+        .when(F.col("children") == 0, "missing child")
+        .when(F.col("children") > 1, "second child")
+    )
+    broken = counted.withColumn("rule", rule).where(F.col("rule").isNotNull())
     detail = F.format_string(
         "%s, children: %d, first: %s", "outcome", "children", F.col("child").cast("string")
     )
     return violation_rows(broken, F.col("rule"), [F.col("position"), F.col("child")], detail)
-
-
-def _child_rule() -> Column:
-    was_moved = F.col("position").isNotNull()
-    return (
-        F.when(~was_moved, "child without move")
-        .when(F.col("children") == 0, "missing child")
-        .when(F.col("children") > 1, "second child")
-    )
-
-
-def _outcome_of_move() -> Column:
-    pairs = [F.lit(text) for pair in MOVE_EVENTS.items() for text in pair]
-    return F.create_map(*pairs)[F.col("arrival_event")]
 
 
 def return_violations(entries: DataFrame) -> DataFrame:
@@ -80,11 +73,3 @@ def return_violations(entries: DataFrame) -> DataFrame:
     missing = returned.join(reports.distinct(), ["ledger_id", "report"], "left_anti")
     detail = F.concat_ws("", F.lit("report: "), F.coalesce(F.col("report").cast("string"), F.lit("none")))
     return violation_rows(missing, "missing report", [F.col("last_position")], detail)
-
-
-def _losses(entries: DataFrame) -> DataFrame:
-    """Only a message that was not stored may be lost at a crash: that is a verdict, no violation."""
-    lost = entries.where((F.col("outcome") == "lost") & F.col("stored"))
-    return violation_rows(
-        lost, "stored message lost", [F.col("last_position")], F.lit("its body is in the ledger")
-    )

@@ -52,16 +52,16 @@ class AuditedLedger:
         snapshot, newest = self.second, self.second.epochs[-1]
         opened_from = 0 if self.is_whole else self.checkpoint.position if self.checkpoint else None
         return Cut(
-            snapshot.ledger_id,
-            name_of(self.place.uri),
-            self.place.uri,
-            snapshot.first_position,
-            self.first.durable_through,
-            snapshot.durable_through,
-            newest.number,
-            newest.epoch_id.hex(),
-            snapshot.last_time_us,
-            opened_from,
+            ledger_id=snapshot.ledger_id,
+            name=name_of(self.place.uri),
+            uri=self.place.uri,
+            first_position=snapshot.first_position,
+            first_look=self.first.durable_through,
+            position=snapshot.durable_through,
+            epoch=newest.number,
+            epoch_id=newest.epoch_id.hex(),
+            last_time_us=snapshot.last_time_us,
+            opened_from=opened_from,
         )
 
 

@@ -73,21 +73,17 @@ def _source(
     table as of the version that it has seen."""
     state = states[definition.name]
     if definition.source == EVENTS:
+        # those up to its position, without those that its opening tells
         events = read_table(spark, root, EVENTS, table_format, states[EVENTS].version)
-        return _up_to(events, state)
+        is_carried = F.col("event") == "none"
+        reached = by_ledger({ledger_id: at.position for ledger_id, at in state.positions.items()})
+        first = by_ledger({ledger_id: one[0] for ledger_id, one in state.openings.items()})
+        through = by_ledger({ledger_id: one[1] for ledger_id, one in state.openings.items()})
+        is_covered = F.coalesce((F.col("serial") < first) & (F.col("position") <= through), F.lit(False))
+        return events.where(is_carried | ((F.col("position") <= reached) & ~is_covered))
     options = {"path": root, "table": definition.source, "tableFormat": table_format, "raw": "true"}
     rows = spark.read.format("postroom.table").options(**options, version=str(state.source_version)).load()
     return rows.where("part = 'done'").drop("part", "day")
-
-
-def _up_to(events: DataFrame, state: TableState) -> DataFrame:
-    """The events that a table is made of: up to its position, without those that its opening tells."""
-    positions = {ledger_id: one.position for ledger_id, one in state.positions.items()}
-    is_carried = F.col("event") == "none"
-    first = by_ledger({ledger_id: one[0] for ledger_id, one in state.openings.items()})
-    through = by_ledger({ledger_id: one[1] for ledger_id, one in state.openings.items()})
-    is_covered = F.coalesce((F.col("serial") < first) & (F.col("position") <= through), F.lit(False))
-    return events.where(is_carried | ((F.col("position") <= by_ledger(positions)) & ~is_covered))
 
 
 def folded(source: DataFrame, definition: TableDefinition) -> DataFrame:
@@ -136,10 +132,15 @@ def _compared(definition: TableDefinition, expected: DataFrame, actual: DataFram
         (F.col("queue_id") if "queue_id" in key else F.lit(None)).cast("long").alias("queue_id"),
         (F.col("serial") if "serial" in key else F.lit(None)).cast("long").alias("serial"),
         (either["queue"] if "queue" in names else F.lit(None)).cast("string").alias("queue"),
-        either["first_position"].alias("first_position"),
-        either["last_position"].alias("last_position"),
+        _position(either, "first_position", names).alias("first_position"),
+        _position(either, "last_position", names).alias("last_position"),
         _difference([name for name in names if name not in key]).alias("said"),
     )
+
+
+def _position(row: Column, name: str, names: list[str]) -> Column:
+    """Of an event that a row tells of; rows that never merge have but one."""
+    return row[name] if name in names else F.col("position")
 
 
 def _difference(names: list[str]) -> Column:

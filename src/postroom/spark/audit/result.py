@@ -3,12 +3,15 @@
 All rows are in the Parquet files that the run writes; here are those that people are shown.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from enum import IntEnum, StrEnum
 from typing import Any, Final
 
+import msgspec
+
 from postroom.ledger.verification.integrity import Covered
+from postroom.model.names import DYNAMIC_PREFIX
 
 RESULT_FILE: Final = "audit.json"
 """In the folder that a run writes to: the result."""
@@ -86,6 +89,37 @@ class QueueSums:
     available: int = 0
     delayed: int = 0
     unconfirmed: int = 0
+
+
+COUNTED: Final = ("arrivals", "held", "in_transit", "available", "delayed", "unconfirmed")
+"""The numbers of queues that add up, beside opening, outcomes and difference."""
+
+
+def folded(queues: Iterable[QueueSums]) -> list[QueueSums]:
+    """The sums of dynamic queues of clients, such as those for replies, as one of each ledger and verdict:
+    often they outnumber all others. One that doesn't balance stays alone."""
+    kept: list[QueueSums] = []
+    together: dict[tuple[str, str], list[QueueSums]] = {}
+    for one in queues:
+        if one.queue.startswith(DYNAMIC_PREFIX) and one.difference == 0:
+            together.setdefault((one.ledger_id, one.verdict), []).append(one)
+        else:
+            kept.append(one)
+    return [*kept, *(_sum(each) for each in together.values())]
+
+
+def _sum(queues: list[QueueSums]) -> QueueSums:
+    first = queues[0]
+    if len(queues) == 1:
+        return first
+    openings = [one.opening for one in queues if one.opening is not None]
+    return replace(
+        first,
+        queue=f"{len(queues):,} dynamic queues",
+        opening=sum(openings) if len(openings) == len(queues) else None,
+        outcomes={name: sum(one.outcomes.get(name, 0) for one in queues) for name in first.outcomes},
+        **{name: sum(getattr(one, name) for one in queues) for name in COUNTED},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,19 +290,4 @@ class AuditResult:
 
 def result_of(attributes: Mapping[str, Any]) -> AuditResult:
     """The inverse of `AuditResult.to_json`."""
-    return AuditResult(
-        tuple(Cut(**one) for one in attributes["cuts"]),
-        attributes["events"],
-        attributes["entries"],
-        tuple(QueueSums(**one) for one in attributes["managers"]),
-        tuple(QueueSums(**one) for one in attributes["queues"]),
-        tuple(CrossingSums(**one) for one in attributes["crossings"]),
-        tuple(attributes["lost"]),
-        tuple(RefusedSums(**one) for one in attributes["refused"]),
-        attributes["duplicates"],
-        attributes["violation_counts"],
-        tuple(Violation(**{**one, "positions": tuple(one["positions"])}) for one in attributes["violations"]),
-        tuple(Unproven(**one) for one in attributes["unproven"]),
-        tuple(TableCovered(**one) for one in attributes["tables"]),
-        tuple(Covered(**one) for one in attributes["covered"]),
-    )
+    return msgspec.convert(attributes, AuditResult)

@@ -1,15 +1,46 @@
-"""The rows of violations: how every rule writes them."""
+"""Words of the events table that every rule uses, and the rows of violations: how every rule writes them."""
 
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from postroom.spark.ledger_source.columns import ACT
+
+Position = int | Column
+"""A position of a ledger; where there are several ledgers, an expression of the row's ledger_id."""
+
+ENTRY_KEY: Final = ("ledger_id", "serial", "queue_id")
 COLUMNS: Final = ("rule", "ledger_id", "queue_id", "queue", "serial", "positions", "detail")
 SCHEMA: Final = (
     "rule string, ledger_id string, queue_id long, queue string, serial long, positions array<long>, "
     "detail string"
 )
+
+
+def is_arrival() -> Column:
+    """Whether an events row is the entry's arrival."""
+    return F.col("from_state") == "start"
+
+
+def is_carried() -> Column:
+    """Whether a row is no event but tells where an entry older than the history was at the checkpoint."""
+    return F.col("event") == "none"
+
+
+def is_refused() -> Column:
+    """Whether a row tells of no entry but of a message that was refused and whose sender had settled it."""
+    return F.col("queue_id") == 0
+
+
+def is_act() -> Column:
+    """Whether a row tells of no entry but of what an administrator did, or what was refused to somebody."""
+    return F.col("event") == ACT
+
+
+def is_end() -> Column:
+    """Whether an events row ends its entry."""
+    return F.col("to_state") == "deleted"
 
 
 def violation_rows(
@@ -32,8 +63,3 @@ def violation_rows(
         F.array_compact(F.array(*(one.cast("long") for one in positions))).alias("positions"),
         detail.alias("detail"),
     )
-
-
-def known(names: tuple[str, ...]) -> Column:
-    """Columns in words, without those that are null."""
-    return F.concat_ws(" ", *(F.col(name).cast("string") for name in names))

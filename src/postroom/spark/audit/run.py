@@ -16,7 +16,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.spark.audit import (
-    assignments,
     counts,
     crossings,
     duplicates,
@@ -29,8 +28,6 @@ from postroom.spark.audit import (
 )
 from postroom.spark.audit import steps as stepping
 from postroom.spark.audit.ledgers import AuditedLedger
-from postroom.spark.audit.legal_transitions import legal_transitions
-from postroom.spark.audit.predicates import is_refused
 from postroom.spark.audit.result import (
     MAX_SHOWN,
     RESULT_FILE,
@@ -39,7 +36,7 @@ from postroom.spark.audit.result import (
     Unproven,
     Violation,
 )
-from postroom.spark.audit.rows import COLUMNS, SCHEMA
+from postroom.spark.audit.rows import COLUMNS, SCHEMA, is_act, is_refused
 from postroom.spark.audit.rules import CROSSING_VERDICTS, RULES
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Balance
@@ -129,7 +126,13 @@ def audit(
     read = _read(subject, events)
     show(f"Read {read.total('events'):,} events")
     balances = _balances(subject, read)
-    again = duplicates.duplicates(read.entries, _windows(spark, subject)).persist()
+    windows = [
+        (ledger, window.destination, window.size, window.since)
+        for ledger, some in subject.windows.items()
+        for window in some
+    ]
+    remembering = spark.createDataFrame(windows, duplicates.WINDOWS) if windows else None
+    again = duplicates.duplicates(read.entries, remembering).persist()
     crossed = _crossed(spark, subject, read)
     broken = [*_of_entries(spark, read), duplicates.duplicate_violations(again)]
     broken.append(violation_frame(spark, [one for balance in balances for one in balance.violations]))
@@ -148,7 +151,7 @@ def audit(
 
 
 def _read(subject: Subject, events: DataFrame) -> _Read:
-    steps = stepping.steps(events).persist()
+    steps = stepping.steps(events.where(~is_act())).persist()
     stepped = steps.where(~is_refused())
     entries = stepping.lives(stepped).persist()
     first = by_ledger({cut.ledger_id: cut.first_position for cut in subject.cuts})
@@ -157,17 +160,18 @@ def _read(subject: Subject, events: DataFrame) -> _Read:
 
 def _of_entries(spark: SparkSession, read: _Read) -> list[DataFrame]:
     """Breaches of the rules about entries and who holds them."""
-    stepped, legal = read.stepped, legal_transitions(spark)
+    stepped, legal = read.stepped, sequences.legal_transitions(spark)
     of_transactions = stepped.where(~F.col("ledger_id").isin(*read.reused)) if read.reused else stepped
+    # up to where checkpoints tell of older entries, as the rows say that they brought: a newer one may have
+    # been made since the look
+    carried_through = by_ledger({ledger: one["carried_through"] for ledger, one in read.span.items()})
     last_time = F.timestamp_micros(by_ledger({name: one["last_time_us"] for name, one in read.span.items()}))
     return [
-        sequences.sequence_violations(
-            stepped, legal, read.first, by_ledger(_checkpoint_positions(read.span))
-        ),
+        sequences.sequence_violations(stepped, legal, read.first, carried_through),
         families.family_violations(read.entries),
         transactions.transaction_violations(of_transactions, last_time),
         transactions.batch_violations(of_transactions, last_time),
-        assignments.assignment_violations(of_transactions),
+        transactions.assignment_violations(of_transactions),
         order.order_violations(stepped),
     ]
 
@@ -176,8 +180,14 @@ def _crossed(spark: SparkSession, subject: Subject, read: _Read) -> DataFrame | 
     """What channels took and brought; None where they did nothing."""
     if not any(one["crossing"] for one in read.span.values()):
         return None
+    times = {ledger: one["first_time_us"] for ledger, one in read.span.items()}
+    rows = [
+        (one.ledger_id, one.first_position, times.get(one.ledger_id), one.first_look) for one in subject.cuts
+    ]
+    made = spark.createDataFrame(rows, "ledger_id string, first_position long, us long, first_look long")
+    coverage = made.withColumn("first_time", F.timestamp_micros("us")).drop("us")
     elsewhere = subject.elsewhere if len(subject.cuts) > 1 else None
-    return crossings.crossings(read.entries, _coverage(spark, subject, read.span), elsewhere).persist()
+    return crossings.crossings(read.entries, coverage, elsewhere).persist()
 
 
 def _result(
@@ -190,28 +200,25 @@ def _result(
     refused: DataFrame,
     refolded: "Refolded | None",
 ) -> AuditResult:
-    unproven = [*subject.gaps, *_unproven_transactions(read)]
+    crossed_sums, lost, unjudged = _of_crossings(crossed) if crossed is not None else ((), (), ())
+    why = "ids of holders have served more than once"
+    unproven = [*subject.gaps, *(Unproven(ledger, "transactions", why, 0) for ledger in read.reused)]
     return AuditResult(
         cuts=subject.cuts,
         events=read.total("events"),
         entries=read.total("entries"),
         managers=tuple(balance.manager for balance in balances),
         queues=tuple(row for balance in balances for row in balance.queues),
-        crossings=_crossing_sums(crossed),
-        lost=_lost(crossed),
+        crossings=crossed_sums,
+        lost=lost,
         refused=refusals.refused_sums(refused),
         duplicates=_counted(again, "verdict"),
         violation_counts=_counted(violations, "rule"),
         violations=_sample(violations),
-        unproven=(*unproven, *_unproven_crossings(crossed)),
+        unproven=(*unproven, *unjudged),
         tables=() if refolded is None else refolded.covered(),
         covered=subject.covered,
     )
-
-
-def _unproven_transactions(read: _Read) -> list[Unproven]:
-    why = "ids of holders have served more than once"
-    return [Unproven(ledger, "transactions", why, 0) for ledger in read.reused]
 
 
 def _spans(stepped: DataFrame, entries: DataFrame) -> dict[str, Mapping[str, Any]]:
@@ -235,12 +242,6 @@ def _spans(stepped: DataFrame, entries: DataFrame) -> dict[str, Mapping[str, Any
     return {row["ledger_id"]: row.asDict() for row in rows}
 
 
-def _checkpoint_positions(span: Mapping[str, Mapping[str, Any]]) -> dict[str, int | None]:
-    """Up to where checkpoints tell of older entries: as the rows say that they brought. A newer one may have
-    been made since the look."""
-    return {ledger: one["carried_through"] for ledger, one in span.items()}
-
-
 def _balances(subject: Subject, read: _Read) -> list[Balance]:
     checkpoint_position = by_ledger(
         {ledger: checkpoint.position for ledger, checkpoint in subject.checkpoints.items()}
@@ -257,24 +258,6 @@ def _balances(subject: Subject, read: _Read) -> list[Balance]:
     ]
 
 
-def _windows(spark: SparkSession, subject: Subject) -> DataFrame | None:
-    rows = [
-        (ledger, window.destination, window.size, window.since)
-        for ledger, windows in subject.windows.items()
-        for window in windows
-    ]
-    return spark.createDataFrame(rows, duplicates.WINDOWS) if rows else None
-
-
-def _coverage(spark: SparkSession, subject: Subject, span: Mapping[str, Mapping[str, Any]]) -> DataFrame:
-    rows = [
-        (cut.ledger_id, cut.first_position, span.get(cut.ledger_id, {}).get("first_time_us"), cut.first_look)
-        for cut in subject.cuts
-    ]
-    made = spark.createDataFrame(rows, "ledger_id string, first_position long, us long, first_look long")
-    return made.withColumn("first_time", F.timestamp_micros("us")).drop("us")
-
-
 # --- to the driver --------------------------------------------------------------------------------
 
 
@@ -286,11 +269,8 @@ def _sample(violations: DataFrame) -> tuple[Violation, ...]:
     """The first of them, by rule in the order of `RULES`, then by entry."""
     ranks = F.create_map(*(F.lit(part) for rank, rule in enumerate(RULES) for part in (rule, rank)))
     ordered = violations.orderBy(ranks[F.col("rule")], "ledger_id", "queue_id", "serial")
-    return tuple(_violation(row.asDict()) for row in ordered.limit(MAX_SHOWN).collect())
-
-
-def _violation(row: dict[str, Any]) -> Violation:
-    return Violation(**{**row, "positions": tuple(row["positions"])})
+    rows = [row.asDict() for row in ordered.limit(MAX_SHOWN).collect()]
+    return tuple(Violation(**{**row, "positions": tuple(row["positions"])}) for row in rows)
 
 
 def violation_frame(spark: SparkSession, rows: Sequence[Violation]) -> DataFrame:
@@ -299,32 +279,22 @@ def violation_frame(spark: SparkSession, rows: Sequence[Violation]) -> DataFrame
     return spark.createDataFrame([(*row[:5], list(row[5]), row[6]) for row in made], SCHEMA)
 
 
-def _crossing_sums(crossed: DataFrame | None) -> tuple[CrossingSums, ...]:
-    if crossed is None:
-        return ()
+def _of_crossings(
+    crossed: DataFrame,
+) -> tuple[tuple[CrossingSums, ...], tuple[str, ...], tuple[Unproven, ...]]:
+    """What crossed, by transmission queue and receiver; ids of messages that were lost; what isn't proven."""
     found = []
     for row in crossings.crossing_sums(crossed).collect():
         verdicts = {name: row[name.replace(" ", "_")] for name in CROSSING_VERDICTS}
         where = (row["ledger_id"], row["queue"] or "", row["to_ledger_id"])
         found.append(CrossingSums(*where, verdicts, row["violations"]))
-    return tuple(sorted(found, key=lambda one: (one.ledger_id, one.queue, one.to_ledger_id or "")))
-
-
-def _lost(crossed: DataFrame | None) -> tuple[str, ...]:
-    if crossed is None:
-        return ()
-    lost = crossed.where("verdict = 'lost'").select(
-        F.coalesce("message_id", F.col("origin_serial").cast("string"))
-    )
-    return tuple(row[0] for row in lost.limit(MAX_LOST).collect())
-
-
-def _unproven_crossings(crossed: DataFrame | None) -> tuple[Unproven, ...]:
-    if crossed is None:
-        return ()
+    found.sort(key=lambda one: (one.ledger_id, one.queue, one.to_ledger_id or ""))
+    named = F.coalesce("message_id", F.col("origin_serial").cast("string"))
+    lost = crossed.where("verdict = 'lost'").select(named).limit(MAX_LOST).collect()
     old = crossed.where("verdict = 'older than history'").groupBy("origin_ledger_id").count().collect()
     why = "the other side of the channel has dropped its history"
-    return tuple(Unproven(row[0], "crossings", why, row[1]) for row in old)
+    unproven = tuple(Unproven(ledger, "crossings", why, count) for ledger, count in old)
+    return tuple(found), tuple(name for (name,) in lost), unproven
 
 
 # --- to files -------------------------------------------------------------------------------------

@@ -1,16 +1,51 @@
 """Each entry's events against the life cycle: the broker's own transition table, joined as a relation."""
 
+from functools import cache
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.spark.audit.predicates import Position, is_arrival
-from postroom.spark.audit.rows import violation_rows
+from postroom.model.codes import Event, HolderKind, Outcome, State
+from postroom.model.lifecycle import rows
+from postroom.model.tables import noted, relation
+from postroom.spark.audit.rows import Position, is_arrival, violation_rows
 from postroom.spark.ledger_source.state_names import HELD_STATES
 
 LEGAL_COLUMNS: Final = ("from_state", "to_state", "holder_kind", "event", "outcome")
 """The relation that the life cycle allows; null where there is no holder or no outcome."""
+Legal = tuple[str, str, str | None, str, str | None]
+
+
+@cache
+def legal_rows() -> tuple[Legal, ...]:
+    """`LEGAL_COLUMNS` of every event that may be recorded, in the ledger's words.
+
+    To the moves of the table come the events that are noted on a held entry: they are recorded without moving
+    it.
+    """
+    remembered = {
+        (state, holder, event, state, Outcome.NONE)
+        for state, holder in rows()
+        for event in (Event.EXPIRE, Event.DELETE)
+        if noted(state, holder, event)
+    }
+    in_words = (
+        (
+            State(state).name.lower(),
+            State(to).name.lower(),
+            HolderKind(holder).name.lower() if holder else None,
+            Event(event).name.lower(),
+            Outcome(outcome).name.lower() if outcome else None,
+        )
+        for state, holder, event, to, outcome in relation() | remembered
+    )
+    return tuple(sorted(in_words, key=str))
+
+
+def legal_transitions(spark: SparkSession) -> DataFrame:
+    """The relation as a DataFrame, small enough to broadcast."""
+    return spark.createDataFrame(list(legal_rows()), ", ".join(f"{name} string" for name in LEGAL_COLUMNS))
 
 
 def sequence_violations(
@@ -26,15 +61,23 @@ def sequence_violations(
     broken = checked.withColumn("rule", _rule(first_position, checkpoint_position)).where(
         F.col("rule").isNotNull()
     )
-    detail = F.concat_ws(
-        "", F.lit("after "), F.coalesce("before_to_state", F.lit("nothing")), F.lit(": "), _in_words()
+    in_words = F.concat_ws(
+        " ",
+        *("event", "holder_kind", "from_state"),
+        F.lit("→"),
+        "to_state",
+        F.concat(F.lit("("), "outcome", F.lit(")")),
     )
+    detail = F.concat(F.lit("after "), F.coalesce("before_to_state", F.lit("nothing")), F.lit(": "), in_words)
     return violation_rows(broken, F.col("rule"), [F.col("before_position"), F.col("position")], detail)
 
 
 def _rule(first_position: Position, checkpoint_position: Position) -> Column:
     before = F.col("before_to_state")
     is_first = before.isNull()
+    # an event that ends a hold names the holder that had it; losses and purges name none
+    gives_up = before.isin(*HELD_STATES) & ~F.col("to_state").isin(*HELD_STATES)
+    by_another = gives_up & (F.col("holder_id") != F.col("before_holder_id"))
     unheard_of = (F.col("serial") >= first_position) | (F.col("position") > checkpoint_position)
     return (
         F.when(is_first & ~is_arrival() & ~F.col("is_carried") & unheard_of, "lost arrival")
@@ -44,29 +87,10 @@ def _rule(first_position: Position, checkpoint_position: Position) -> Column:
         .when(before == "deleted", "event after end")
         .when(before != F.col("from_state"), "broken sequence")
         .when(F.col("is_legal").isNull(), "illegal transition")
-        .when(_by_another(), "held by another")
+        .when(by_another, "held by another")
         .when(F.col("time") < F.col("before_time"), "time went back")
     )
 
 
-def _by_another() -> Column:
-    """An event that ends a hold names the holder that had it; losses and purges name none."""
-    gives_up = F.col("before_to_state").isin(*HELD_STATES) & ~F.col("to_state").isin(*HELD_STATES)
-    named = F.col("holder_id").isNotNull() & F.col("before_holder_id").isNotNull()
-    return gives_up & named & (F.col("holder_id") != F.col("before_holder_id"))
-
-
 def _transition() -> Column:
     return F.concat_ws("/", *(F.coalesce(F.col(name), F.lit("-")) for name in LEGAL_COLUMNS))
-
-
-def _in_words() -> Column:
-    return F.concat_ws(
-        " ",
-        F.col("event"),
-        F.col("holder_kind"),
-        F.col("from_state"),
-        F.lit("→"),
-        F.col("to_state"),
-        F.concat(F.lit("("), F.col("outcome"), F.lit(")")),
-    )

@@ -6,8 +6,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from postroom.spark.audit.dynamic_queues import folded
-from postroom.spark.audit.result import AuditResult, QueueSums, Violation
+from postroom.spark.audit.result import AuditResult, QueueSums, Violation, folded
 from postroom.spark.audit.rules import CROSSING_VERDICTS
 from postroom.spark.ledger_source.state_names import OUTCOMES
 
@@ -21,7 +20,9 @@ WITHOUT_TERMINAL: Final = 1 << 16
 
 def show(result: AuditResult, console: Console | None = None, every: bool = False) -> None:
     """Print it; ``every``: each dynamic queue of clients by itself."""
-    out = console or _console()
+    out = console or Console()
+    if console is None and not out.is_terminal:
+        out = Console(width=WITHOUT_TERMINAL)
     out.print(_sums(result, list(result.queues) if every else folded(result.queues)))
     if result.crossings:
         out.print(_crossings(result))
@@ -66,7 +67,7 @@ def _violation(result: AuditResult, violation: Violation) -> str:
 
 def _sums(result: AuditResult, queues: list[QueueSums]) -> Table:
     """Every queue's sums, or those of the largest, and each queue manager's."""
-    shown = sorted(queues, key=_interest)[:SHOWN_QUEUES]
+    shown = sorted(queues, key=lambda one: (one.difference == 0, -one.arrivals))[:SHOWN_QUEUES]
     ended = [name for name in OUTCOMES if any(one.outcomes.get(name) for one in result.managers)]
     title = "audit" if len(shown) == len(queues) else f"audit ({len(shown)} of {len(queues)} queues)"
     heads = ("queue", "opening", "arrived", "held", "in transit", *ended, "difference", "verdict")
@@ -77,10 +78,6 @@ def _sums(result: AuditResult, queues: list[QueueSums]) -> Table:
     for one in result.managers:
         table.add_row(*_row(one, f"{result.name_of(one.ledger_id)}: all", ended))
     return table
-
-
-def _interest(one: QueueSums) -> tuple[bool, int]:
-    return (one.difference == 0, -one.arrivals)
 
 
 def _name(result: AuditResult, one: QueueSums) -> str:
@@ -117,9 +114,3 @@ def _table(heads: Iterable[str], title: str) -> Table:
     for head in heads:
         table.add_column(head, overflow="fold")
     return table
-
-
-def _console() -> Console:
-    """As wide as the terminal, or as the tables where there is none."""
-    console = Console()
-    return console if console.is_terminal else Console(width=WITHOUT_TERMINAL)

@@ -9,44 +9,21 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.spark.audit.predicates import ENTRY_KEY, is_arrival, is_carried, is_refused
+from postroom.spark.audit.rows import ENTRY_KEY, is_arrival, is_carried, is_refused
 from postroom.spark.ledger_source.state_names import HELD_STATES
 
 TRANSACTIONS: Final = ("local_transaction", "xa_branch", "xa_prepared", "channel_batch", "spark_branch")
 """Holders that decide about all that they hold at once."""
 
 _FROM_ARRIVAL: Final = (
-    "producer_id",
-    "message_id",
-    "stored",
-    "adverse",
-    "body_bytes",
-    "creation",
-    "parent_serial",
-    "parent_queue_id",
-    "channel",
-    "origin_ledger_id",
-    "origin_serial",
+    *("producer_id", "message_id", "stored", "adverse", "body_bytes", "creation"),
+    *("parent_serial", "parent_queue_id", "channel", "origin_ledger_id", "origin_serial"),
 )
 
 EVENT_COLUMNS: Final = (
     *ENTRY_KEY,
-    "epoch",
-    "position",
-    "ordinal",
-    "queue",
-    "time",
-    "event",
-    "from_state",
-    "to_state",
-    "outcome",
-    "causes",
-    "holder_kind",
-    "holder_id",
-    "holder",
-    "due",
-    "reason",
-    "priority",
+    *("epoch", "position", "ordinal", "queue", "time", "event", "from_state", "to_state", "outcome"),
+    *("causes", "holder_kind", "holder_id", "holder", "due", "reason", "priority"),
     *_FROM_ARRIVAL,
 )
 """The columns of the events table that the audit reads."""
@@ -85,7 +62,7 @@ def steps(events: DataFrame) -> DataFrame:
             "was_available"
         ),
     )
-    entered = F.last(F.when(_enters(), F.col("position")), ignorenulls=True)
+    entered = F.last(F.when(is_held_after() & ~_stays(), F.col("position")), ignorenulls=True)
     return beside.select(
         "*", entered.over(so_far).alias("entered"), entered.over(earlier).alias("entered_before")
     )
@@ -107,10 +84,6 @@ def is_held_after() -> Column:
 def leaves() -> Column:
     """Whether the entry is given up by the transaction or batch that had it."""
     return is_held_before() & ~_stays()
-
-
-def _enters() -> Column:
-    return is_held_after() & ~_stays()
 
 
 def _stays() -> Column:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from postroom.spark.audit.result import QueueSums, Violation
+from postroom.spark.audit.result import COUNTED, QueueSums, Violation
 from postroom.spark.ledger_source.checkpoint_totals import CheckpointTotals
 from postroom.spark.ledger_source.state_names import OUTCOMES
 
@@ -59,7 +59,13 @@ def balance(
     and without that nothing is proven."""
     queues = sorted([*counts], key=lambda one: one.queue_id)
     if checkpoint is not None and not is_whole:
-        queues += _without_trace(ledger_id, checkpoint, queues)
+        # queues that the checkpoint says held something, and of which nothing is seen
+        missing = sorted(checkpoint.totals.keys() - {DELETED_QUEUES, *(one.queue_id for one in queues)})
+        queues += [
+            QueueCounts(ledger_id=ledger_id, queue_id=queue, queue=f"#{queue}")
+            for queue in missing
+            if _held(checkpoint, queue)
+        ]
     openings = {one.queue_id: _opening(one, is_whole, checkpoint) for one in queues}
     rows = [_sums(one, openings[one.queue_id]) for one in queues]
     found = Balance(_manager(ledger_id, rows, _whole_opening(is_whole, checkpoint, queues)), rows)
@@ -70,17 +76,6 @@ def balance(
     if found.manager.difference:
         found.violations.append(_violation("unbalanced manager", found.manager, _detail(found.manager)))
     return found
-
-
-def _without_trace(
-    ledger_id: str, checkpoint: CheckpointTotals, queues: list[QueueCounts]
-) -> list[QueueCounts]:
-    """Queues that the checkpoint says held something, and of which nothing is seen."""
-    known = {DELETED_QUEUES, *(one.queue_id for one in queues)}
-    missing = [
-        queue for queue in sorted(checkpoint.totals) if queue not in known and _held(checkpoint, queue)
-    ]
-    return [QueueCounts(ledger_id=ledger_id, queue_id=queue, queue=f"#{queue}") for queue in missing]
 
 
 def _opening(one: QueueCounts, is_whole: bool, checkpoint: CheckpointTotals | None) -> int | None:
@@ -119,43 +114,31 @@ def _sums(one: QueueCounts, opening: int | None) -> QueueSums:
     difference = before + one.arrivals - one.held - sum(one.ended)
     outcomes = dict(zip(OUTCOMES, one.ended, strict=True))
     return QueueSums(
-        one.ledger_id,
-        one.queue_id,
-        one.queue,
-        opening,
-        one.arrivals,
-        one.held,
-        one.in_transit,
-        outcomes,
-        difference,
-        _verdict(difference, opening, outcomes["lost"]),
-        one.available,
-        one.delayed,
-        one.unconfirmed,
+        ledger_id=one.ledger_id,
+        queue_id=one.queue_id,
+        queue=one.queue,
+        opening=opening,
+        outcomes=outcomes,
+        difference=difference,
+        verdict=_verdict(difference, opening, outcomes["lost"]),
+        **{name: getattr(one, name) for name in COUNTED},
     )
 
 
 def _manager(ledger_id: str, rows: list[QueueSums], opening: int | None) -> QueueSums:
-    def total(name: str) -> int:
-        return sum(getattr(row, name) for row in rows)
-
     outcomes = {name: sum(row.outcomes[name] for row in rows) for name in OUTCOMES}
-    queues_opening = sum(row.opening or 0 for row in rows)
-    difference = total("difference") + (0 if opening is None else opening - queues_opening)
+    difference = sum(row.difference for row in rows)
+    if opening is not None:
+        difference += opening - sum(row.opening or 0 for row in rows)
     return QueueSums(
-        ledger_id,
-        None,
-        "",
-        opening,
-        total("arrivals"),
-        total("held"),
-        total("in_transit"),
-        outcomes,
-        difference,
-        _verdict(difference, opening, outcomes["lost"]),
-        total("available"),
-        total("delayed"),
-        total("unconfirmed"),
+        ledger_id=ledger_id,
+        queue_id=None,
+        queue="",
+        opening=opening,
+        outcomes=outcomes,
+        difference=difference,
+        verdict=_verdict(difference, opening, outcomes["lost"]),
+        **{name: sum(getattr(row, name) for row in rows) for name in COUNTED},
     )
 
 

@@ -5,30 +5,31 @@ What is looked at is fixed before Spark starts: one version of each table. The c
 that all tables have come to.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from postroom.spark.audit.predicates import is_carried
 from postroom.spark.audit.refold import EVENTS, compared, differences, read_table
 from postroom.spark.audit.result import Cut, TableCovered, Unproven, Violation
+from postroom.spark.audit.rows import is_carried
 from postroom.spark.audit.subject import Subject, by_ledger
+from postroom.spark.data_source.portions import portions
 from postroom.spark.ledger_source.checkpoint_totals import CheckpointTotals
-from postroom.spark.ledger_source.positions import Position
 from postroom.spark.pipeline.checkpoint_bootstrap import noted_openings
 from postroom.spark.pipeline.engine import Engine, SparkEngine
 from postroom.spark.pipeline.high_water_marks import Reached, reached
 from postroom.spark.pipeline.options import load_settings
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import ledger_names, ledger_uris
-from postroom.spark.pipeline.table_sums import sums_of_files
 from postroom.spark.store.formats import open_store
-from postroom.spark.store.protocol import NO_VERSION, Snapshot, TableError, TableState
+from postroom.spark.store.protocol import NO_VERSION, DataFile, Snapshot, TableError, TableState
 from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
-from postroom.spark.tables.row_sums import NOTHING, RowSum
+from postroom.spark.tables.range import Range
+from postroom.spark.tables.row_sums import NOTHING, RowSum, added, row_sum
 
 AHEAD: Final = "it is ahead of the table of events"
 BEHIND: Final = "it has nothing of the ledger yet"
@@ -88,7 +89,16 @@ class Refolded:
     def covered(self) -> tuple[TableCovered, ...]:
         """What of each table was looked at."""
         rows = {row["table"]: row["count"] for row in self.compared.groupBy("table").count().collect()}
-        return covered_tables(self.tables, rows)
+        return tuple(
+            TableCovered(
+                name,
+                snapshot.state.version,
+                len(snapshot.files),
+                sum(file.size_bytes for file in snapshot.files),
+                sum(file.rows for file in snapshot.files) if name == EVENTS else rows.get(name, 0),
+            )
+            for name, snapshot in self.tables.snapshots.items()
+        )
 
 
 def open_tables(root: str, table_format: str) -> Tables:
@@ -118,51 +128,50 @@ def subject_of_tables(tables: Tables, elsewhere: Sequence[str]) -> Subject:
     folder = Root(tables.root)
     names, uris, openings = ledger_names(tables.root), ledger_uris(folder), noted_openings(folder)
     cuts = [
-        _cut(
-            tables,
-            ledger_id,
-            names.get(ledger_id, ledger_id),
-            uris.get(ledger_id, ""),
-            openings.get(ledger_id),
-        )
+        _cut(tables, ledger_id, names.get(ledger_id, ledger_id), uris.get(ledger_id, ""), openings)
         for ledger_id in sorted(tables.events.positions)
     ]
     opened = {cut.ledger_id: openings[cut.ledger_id] for cut in cuts if cut.opened_from}
-    gaps = [*_gaps(tables), *_late_openings(cuts, openings)]
+    late = [cut.ledger_id for cut in cuts if cut.opened_from is None and cut.ledger_id in openings]
+    gaps = [*_gaps(tables), *(Unproven(ledger_id, "everything", OPENS_LATER, 0) for ledger_id in late)]
     return Subject(tuple(cuts), opened, {}, elsewhere, gaps)
 
 
-def _cut(tables: Tables, ledger_id: str, name: str, uri: str, opening: CheckpointTotals | None) -> Cut:
-    at = _least(tables, ledger_id)
+def _cut(
+    tables: Tables, ledger_id: str, name: str, uri: str, openings: Mapping[str, CheckpointTotals]
+) -> Cut:
+    """At the position that all tables have that the pipeline makes."""
+    kept = [tables.states[name] for name in tables.kept if name in tables.snapshots]
+    known = [state.positions[ledger_id] for state in kept if ledger_id in state.positions]
+    at = min([tables.events.positions[ledger_id], *known], key=lambda at: at.position)
+    opening = openings.get(ledger_id)
     first = tables.events.openings.get(ledger_id, (1, 0))[0]
     opened_from = (
         0 if first <= 1 else opening.position if opening and opening.position <= at.position else None
     )
-    place = (ledger_id, name, uri, first, at.position, at.position)
-    return Cut(*place, at.epoch, at.epoch_id, 0, opened_from)
-
-
-def _least(tables: Tables, ledger_id: str) -> Position:
-    """The position that all tables have that the pipeline makes."""
-    kept = [tables.states[name] for name in tables.kept if name in tables.snapshots]
-    known = [state.positions[ledger_id] for state in kept if ledger_id in state.positions]
-    return min([tables.events.positions[ledger_id], *known], key=lambda at: at.position)
-
-
-def _late_openings(cuts: Iterable[Cut], openings: Mapping[str, CheckpointTotals]) -> Iterator[Unproven]:
-    for cut in cuts:
-        if cut.opened_from is None and cut.ledger_id in openings:
-            yield Unproven(cut.ledger_id, "everything", OPENS_LATER, 0)
+    return Cut(
+        ledger_id=ledger_id,
+        name=name,
+        uri=uri,
+        first_position=first,
+        first_look=at.position,
+        position=at.position,
+        epoch=at.epoch,
+        epoch_id=at.epoch_id,
+        last_time_us=0,
+        opened_from=opened_from,
+    )
 
 
 def _gaps(tables: Tables) -> Iterator[Unproven]:
     """What the tables can't tell, for each ledger."""
     if not tables.ledgers:
         yield Unproven("", "everything", NOTHING_YET, 0)
+    with_rows = {file.ledger_id for file in tables.snapshots[EVENTS].files}  # of no rows there is no sum
     for ledger_id in tables.ledgers:
         if tables.floor is None:
             yield Unproven(ledger_id, "tables", NO_FLOOR, 0)
-        if ledger_id in tables.events.positions and not _is_summed(tables, ledger_id):
+        if ledger_id in with_rows & set(tables.events.positions) - set(tables.events.sums):
             yield Unproven(ledger_id, f"table {EVENTS}", NO_SUMS, 0)
         for name in DEFINITIONS:
             why = _gap(tables, name, ledger_id)
@@ -181,12 +190,6 @@ def _gap(tables: Tables, name: str, ledger_id: str) -> str:
     if name not in positions:
         return BEHIND
     return AHEAD if positions[name] > positions.get(EVENTS, 0) else ""
-
-
-def _is_summed(tables: Tables, ledger_id: str) -> bool:
-    """Whether there is a sum of what the table of events has of a ledger; of no rows there is none."""
-    files = tables.snapshots[EVENTS].files
-    return ledger_id in tables.events.sums or all(file.ledger_id != ledger_id for file in files)
 
 
 def _gone_back(tables: Tables) -> tuple[Violation, ...]:
@@ -222,13 +225,13 @@ def refold(spark: SparkSession, tables: Tables) -> Refolded:
 
 def refolded_names(tables: Tables) -> list[str]:
     """The tables that events can be folded to: those that aren't ahead of them."""
-    return [name for name in tables.snapshots if name != EVENTS and not _is_ahead(tables, name)]
-
-
-def _is_ahead(tables: Tables, name: str) -> bool:
     through = {ledger_id: at.position for ledger_id, at in tables.events.positions.items()}
-    own = tables.states[name].positions
-    return any(at.position > through.get(ledger_id, 0) for ledger_id, at in own.items())
+    others = [(name, state.positions) for name, state in tables.states.items() if name != EVENTS]
+    return [
+        name
+        for name, own in others
+        if all(at.position <= through.get(ledger_id, 0) for ledger_id, at in own.items())
+    ]
 
 
 def wrong_tables(tables: Tables, engine: Engine) -> tuple[Violation, ...]:
@@ -245,30 +248,43 @@ def _changed_events(tables: Tables, engine: Engine) -> list[Violation]:
     written = snapshot.state.sums
     if not written:
         return []  # see `_gaps`
-    return [
-        Violation("events changed", ledger_id, None, None, None, (), difference)
-        for ledger_id in sorted({*found, *written})
-        if (difference := _difference(found.get(ledger_id, NOTHING), written.get(ledger_id, NOTHING)))
-    ]
+    wrong = []
+    for ledger_id in sorted({*found, *written}):
+        has, had = found.get(ledger_id, NOTHING), written.get(ledger_id, NOTHING)
+        if has != had:
+            difference = f"values of its {has.rows:,} rows aren't those that were written"
+            if has.rows != had.rows:
+                difference = f"the table has {has.rows:,} rows, and {had.rows:,} were written"
+            wrong.append(Violation("events changed", ledger_id, None, None, None, (), difference))
+    return wrong
 
 
-def _difference(found: RowSum, written: RowSum) -> str:
-    if found == written:
-        return ""
-    if found.rows != written.rows:
-        return f"the table has {found.rows:,} rows, and {written.rows:,} were written"
-    return f"values of its {found.rows:,} rows aren't those that were written"
+# --- sums of rows, taken from files: to hold what commits say against -----------------------------
+
+SUM_BYTES: Final = 32 << 20
+"""A task sums files of about so many bytes."""
 
 
-def covered_tables(tables: Tables, rows: Mapping[str, int]) -> tuple[TableCovered, ...]:
-    """What of each table was looked at; `rows` by table, those that were compared."""
-    return tuple(
-        TableCovered(
-            name,
-            snapshot.state.version,
-            len(snapshot.files),
-            sum(file.size_bytes for file in snapshot.files),
-            sum(file.rows for file in snapshot.files) if name == EVENTS else rows.get(name, 0),
-        )
-        for name, snapshot in tables.snapshots.items()
-    )
+@dataclass(frozen=True, slots=True)
+class SumTask:
+    """Some files of a table."""
+
+    store: TableStore
+    files: tuple[DataFile, ...]
+
+
+def sums_of_files(store: TableStore, files: Sequence[DataFile], engine: Engine) -> dict[str, RowSum]:
+    """The sums of all their rows, by ledger. Raises ``TableError``, ``OSError``, what a task raised."""
+    empty: dict[str, RowSum] = {}
+    some = portions(files, lambda file: file.size_bytes, SUM_BYTES)
+    return reduce(added, engine.map(sum_files, [SumTask(store, tuple(one)) for one in some]), empty)
+
+
+def sum_files(task: SumTask) -> dict[str, RowSum]:
+    """The sums of one task's files."""
+    names = task.store.definition.summed
+    found: dict[str, RowSum] = {}
+    for file in task.files:
+        sums = (row_sum(Range(rows), names) for rows in task.store.pieces(file, names))
+        found = added(found, {file.ledger_id: reduce(RowSum.__add__, sums, NOTHING)})
+    return found

@@ -1,18 +1,19 @@
 """Transactions are atomic: what one holds is decided by one record, all of it, and nothing is left its own.
-So are the batches of Spark sinks: with its winners all other branches are decided, at the same moment.
+So are the batches of Spark sinks: with its winners all other branches are decided, at the same moment. And of
+what a Spark subscription is given a confirmed position ends all that was assigned there or before.
 
 A *stay* is one entry in the hands of one transaction, XA branch or channel batch: from the event that took it
 to the one that gave it up. All stays of a holder stand together in one window; how many there can be is
 bounded by the broker's limits on transactions and batches.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.spark.audit.predicates import Position
-from postroom.spark.audit.rows import violation_rows
+from postroom.spark.audit.rows import ENTRY_KEY, Position, violation_rows
 from postroom.spark.audit.steps import is_held_after, leaves
 
 COMMITS: Final = ("confirm", "forward")
@@ -24,33 +25,29 @@ APPLIED: Final = ("release", "fail", "dead_letter", "discard")
 def stays(stepped: DataFrame) -> DataFrame:
     """One row for each stay: kind, holder and name (of branches of Spark sinks), `entered`, `left` (null
     while it lasts), `left_time` and `end`: committed, applied, rolled back, other (lost, say), or held."""
-    over = stepped.where(leaves()).select(
-        "ledger_id",
-        "serial",
-        "queue_id",
-        "queue",
-        F.col("before_holder_kind").alias("kind"),
-        F.col("before_holder_id").alias("holder"),
-        F.col("holder").alias("name"),
-        F.col("entered_before").alias("entered"),
-        F.col("position").alias("left"),
-        F.col("time").alias("left_time"),
-        _end().alias("end"),
+    columns = {
+        "kind": (F.col("before_holder_kind"), F.col("holder_kind")),
+        "holder": (F.col("before_holder_id"), F.col("holder_id")),
+        "name": (F.col("holder"), F.col("holder")),
+        "entered": (F.col("entered_before"), F.col("entered")),
+        "left": (F.col("position"), F.lit(None).cast("long")),
+        "left_time": (F.col("time"), F.lit(None).cast("timestamp")),
+        "end": (_end(), F.lit("held")),
+    }
+    return _both(stepped, leaves(), is_held_after(), columns)
+
+
+def _both(
+    stepped: DataFrame, is_over: Column, is_held: Column, columns: Mapping[str, tuple[Column, Column]]
+) -> DataFrame:
+    """A row for each event by which an entry left a holder, and one for each last event that leaves it with
+    one; `columns`: what the row of an event of either kind has."""
+    entry = (*ENTRY_KEY, "queue")
+    ended, lasting = (
+        rows.select(*entry, *(pair[side].alias(name) for name, pair in columns.items()))
+        for side, rows in enumerate((stepped.where(is_over), stepped.where(F.col("is_last") & is_held)))
     )
-    lasting = stepped.where(F.col("is_last") & is_held_after()).select(
-        "ledger_id",
-        "serial",
-        "queue_id",
-        "queue",
-        F.col("holder_kind").alias("kind"),
-        F.col("holder_id").alias("holder"),
-        F.col("holder").alias("name"),
-        "entered",
-        F.lit(None).cast("long").alias("left"),
-        F.lit(None).cast("timestamp").alias("left_time"),
-        F.lit("held").alias("end"),
-    )
-    return over.unionByName(lasting)
+    return ended.unionByName(lasting)
 
 
 def _end() -> Column:
@@ -146,3 +143,35 @@ def batch_violations(stepped: DataFrame, last_time: Position) -> DataFrame:
     detail = F.format_string("branch %s outlived the commit of batch %d", "name", "next.batch")
     positions = [F.col("entered"), F.col("next.left"), F.col("left")]
     return violation_rows(broken, "left out of its batch", positions, detail)
+
+
+# --- Spark subscriptions --------------------------------------------------------------------------
+
+SUBSCRIPTION: Final = "spark_subscription"
+
+
+def assignment_violations(stepped: DataFrame) -> DataFrame:
+    """Every entry that a Spark subscription had when it confirmed something that it was assigned later, and
+    that it kept, lost or gave back afterwards."""
+    is_held = (F.col("holder_kind") == SUBSCRIPTION) & (F.col("event") == "acquire")
+    was_held = (F.col("before_holder_kind") == SUBSCRIPTION) & (F.col("before_event") == "acquire")
+    columns = {
+        "holder": (F.col("before_holder_id"), F.col("holder_id")),
+        "entered": (F.col("before_position"), F.col("position")),
+        "left": (F.col("position"), F.lit(None).cast("long")),
+        "is_confirmed": (F.col("event") == "confirm", F.lit(False)),
+    }
+    behind = Window.partitionBy("ledger_id", "holder").orderBy("entered")
+    later = behind.rangeBetween(1, Window.unboundedFollowing)
+    confirmed = F.min(F.when(F.col("is_confirmed"), F.col("left"))).over(later)
+    beside = _both(stepped, was_held, is_held, columns).withColumn("confirmed", confirmed)
+    passed_over = F.col("left").isNull() | (F.col("left") > F.col("confirmed"))
+    broken = beside.where(F.col("confirmed").isNotNull() & passed_over)
+    detail = F.format_string(
+        "Spark subscription %d was assigned it at position %d, and confirmed what came later at %d",
+        "holder",
+        "entered",
+        "confirmed",
+    )
+    positions: list[Column] = [F.col("entered"), F.col("confirmed"), F.col("left")]
+    return violation_rows(broken, "passed over", positions, detail)

@@ -8,13 +8,12 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Final
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import BooleanType, DataType, DateType, IntegralType, StringType, StructType
 
@@ -22,8 +21,7 @@ from postroom.ledger.errors import LedgerError
 from postroom.spark.consume.confirmation import checkpoint_of
 from postroom.spark.consume.errors import AppendRefused, PositionGap
 from postroom.spark.consume.files import WrittenFile, write_files
-from postroom.spark.consume.foreach_batch import Appended
-from postroom.spark.consume.offsets import Range, offsets_of, positions_in, ranges_of
+from postroom.spark.consume.offsets import Appended, Range, offsets_of, positions_in, ranges_of
 from postroom.spark.consume.table import Recorded, open_table, recorded, transactions
 from postroom.spark.filesystems.exclusive_files import local_folder, sync
 from postroom.spark.ledger_source.positions import Position
@@ -74,7 +72,13 @@ def append_batch(
         if not due:
             return Appended(table.version(), 0, _positions(has))
         if files is None or written_for != has:
-            files, written_for = _written(batch, chosen, target, table, has), has
+            rows = batch
+            for ledger_id, it_has in has.items():  # without what the table has
+                if it_has is not None:
+                    is_old = F.col("ledger_id").eqNullSafe(ledger_id) & (F.col("position") <= it_has.position)
+                    rows = rows.filter(~F.coalesce(is_old, F.lit(False)))
+            rows = rows.select(*chosen)
+            files, written_for = write_files(rows, table_uri, table.metadata().partition_columns), has
         if _commit(target, table, files, due):
             positions = _positions(has) | {
                 ledger_id: position.position for ledger_id, position in due.items()
@@ -145,39 +149,15 @@ def _began_at(target: _Target, ledger_id: str) -> int | None:
     return None
 
 
-def _written(
-    batch: DataFrame,
-    columns: Sequence[str],
-    target: _Target,
-    table: DeltaTable,
-    has: Mapping[str, Recorded | None],
-) -> list[WrittenFile]:
-    rows = _new_rows(batch, has).select(*columns)
-    return write_files(rows, target.uri, table.metadata().partition_columns)
-
-
-def _new_rows(batch: DataFrame, has: Mapping[str, Recorded | None]) -> DataFrame:
-    """The rows that the table doesn't have."""
-    old: list[Column] = [
-        F.col("ledger_id").eqNullSafe(ledger_id) & (F.col("position") <= recorded.position)
-        for ledger_id, recorded in has.items()
-        if recorded is not None
-    ]
-    if not old:
-        return batch
-    return batch.filter(~F.coalesce(reduce(Column.__or__, old), F.lit(False)))
-
-
 # --- the table -------------------------------------------------------------------------------------
 
 
 def _table(target: _Target, schema: StructType) -> DeltaTable:
     """The table's newest version; it is made if there is none. Raises ``AppendRefused``."""
     table = open_table(target.uri) or _created(target, schema)
+    configuration = table.metadata().configuration.items()
     settings = [
-        name
-        for name in table.metadata().configuration
-        if name.startswith(_REFUSED_SETTINGS) and table.metadata().configuration[name] != "none"
+        name for name, value in configuration if name.startswith(_REFUSED_SETTINGS) and value != "none"
     ]
     if settings:
         raise AppendRefused(f"table {target.uri} has {', '.join(settings)}: append_once can't keep that")
@@ -237,11 +217,7 @@ def _commit(
     )
     try:
         table.create_write_transaction(
-            actions,
-            "append",
-            table.schema(),
-            places,
-            commit_properties=properties,
+            actions, "append", table.schema(), places, commit_properties=properties
         )
     except CommitFailedError:
         return False

@@ -10,11 +10,12 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from postroom.spark.data_source.worker import in_task
-from postroom.spark.store.files import ROW_GROUP_ROWS, new_file, open_root, parquet_writer
+from postroom.spark.store.files import ROW_GROUP_ROWS, new_file, open_root, parquet_writer, spans_of
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 COUNTED: Final = ("position", "serial")
@@ -67,7 +68,7 @@ class FileWriter:
                     name = folder_of(place)
                     if name not in files:
                         files[name] = _OpenFile(self.table_uri, place, part.schema, stack)
-                    files[name].write(part)
+                    files[name].writer.write_table(part, ROW_GROUP_ROWS)
         records = [file.record() for file in files.values()]
         if records:
             yield pa.RecordBatch.from_pylist(records)
@@ -82,33 +83,23 @@ class _OpenFile:
         self._path: Final = f"{folder_of(place)}{uuid4().hex}.parquet"
         self._at: Final = f"{root.rstrip('/')}/{self._path}"
         sink = stack.enter_context(new_file(self._filesystem, self._at))
-        self._writer: Final = stack.enter_context(parquet_writer(sink, schema))
-        self._rows = 0
-        self._least: dict[str, int] = {}
-        self._most: dict[str, int] = {}
-
-    def write(self, rows: pa.Table) -> None:
-        self._writer.write_table(rows, ROW_GROUP_ROWS)
-        self._rows += rows.num_rows
-        for name in COUNTED:
-            if name in rows.column_names and pa.types.is_integer(rows.schema.field(name).type):
-                seen = pc.min_max(rows[name]).as_py()
-                if seen["min"] is not None:
-                    self._least[name] = min(self._least.get(name, seen["min"]), seen["min"])
-                    self._most[name] = max(self._most.get(name, seen["max"]), seen["max"])
+        self._metadata: Final[list[pq.FileMetaData]] = []
+        self.writer: Final = stack.enter_context(parquet_writer(sink, schema, self._metadata))
 
     def record(self) -> dict[str, Any]:
-        record = {
-            "numRecords": self._rows,
-            "minValues": self._least,
-            "maxValues": self._most,
+        metadata = self._metadata[0]
+        spans = spans_of(metadata, COUNTED)
+        statistics = {
+            "numRecords": metadata.num_rows,
+            "minValues": {name: least for name, (least, _) in spans.items()},
+            "maxValues": {name: most for name, (_, most) in spans.items()},
             "nullCount": {},
         }
         return {
             "path": self._path,
             "size_bytes": self._filesystem.get_file_info(self._at).size,
-            "rows": self._rows,
-            "statistics": json.dumps(record),
+            "rows": metadata.num_rows,
+            "statistics": json.dumps(statistics),
             "place": json.dumps(self._place),
         }
 

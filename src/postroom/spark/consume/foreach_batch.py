@@ -1,25 +1,14 @@
 """What a function given to foreachBatch calls: `confirm` after its own durable write, or `append_once`."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from postroom.spark.consume.offsets import Appended as Appended
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from postroom.client import TlsOptions
-
-
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """What a call of `append_once` did."""
-
-    version: int
-    """The table's version that has the rows."""
-    rows: int
-    """How many were added; 0 where the table had them all."""
-    positions: Mapping[str, int]
-    """By ledger: up to here everything is in the table."""
 
 
 def confirm(

@@ -47,7 +47,7 @@ class Offset:
 
 
 def offset_of(fields: Mapping[str, Any]) -> Offset:
-    """The inverse of `Offset.said`. Raises ``OffsetsUnreadable``."""
+    """The inverse of `Offset.to_dict`. Raises ``OffsetsUnreadable``."""
     positions = positions_in(fields)
     checkpoint, subscription = fields.get(CHECKPOINT), fields.get(SUBSCRIPTION)
     if not isinstance(checkpoint, str) or not isinstance(subscription, str) or len(positions) > 1:
@@ -78,6 +78,18 @@ class Range:
     after: Position | None
     """None: the batch only says where to begin, and has no rows."""
     end: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What a call of `append_once` did."""
+
+    version: int
+    """The table's version that has the rows."""
+    rows: int
+    """How many were added; 0 where the table had them all."""
+    positions: Mapping[str, int]
+    """By ledger: up to here everything is in the table."""
 
 
 def ranges_of(checkpoint: str, batch_id: int) -> dict[str, Range]:

@@ -15,19 +15,14 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-from postroom.spark.consume.errors import (
-    LedgerBehind,
-    SubscriptionEnded,
-    TableBehind,
-    WindowFull,
-)
+from postroom.spark.consume.errors import LedgerBehind, SubscriptionEnded, TableBehind, WindowFull
 from postroom.spark.consume.offsets import Offset
-from postroom.spark.consume.options import Confirm, ConsumeOptions, Proof
-from postroom.spark.consume.subscription import Plan, Subscription
+from postroom.spark.consume.options import ConsumeOptions, Proof
+from postroom.spark.consume.subscription import BrokerSubscription, Plan
 from postroom.spark.consume.table import open_table, recorded, recorded_in
 from postroom.spark.ledger_source.positions import Position, check, position_in
-from postroom.spark.ledger_source.ranges import Planner, Seen, require_readable
-from postroom.spark.places.place import Slice
+from postroom.spark.ledger_source.ranges import Planner, require_readable
+from postroom.spark.places.place import Seen, Slice
 from postroom.spark.places.slices import plan_parts
 
 MESSAGES_A_TASK: Final = 100_000
@@ -67,7 +62,7 @@ class ConsumePlanner:
     """What a query reads next. For one thread."""
 
     def __init__(
-        self, options: ConsumeOptions, subscription: Subscription, clock: Clock | None = None
+        self, options: ConsumeOptions, subscription: BrokerSubscription, clock: Clock | None = None
     ) -> None:
         self._options: Final = options
         self._subscription: Final = subscription
@@ -100,7 +95,9 @@ class ConsumePlanner:
 
         Raises ``ConsumeError``, ``LedgerError``, ``OSError``.
         """
-        self._be_patient()
+        left_s = self._idle_until_s - self._clock.now_s()
+        if left_s > 0:  # nothing came a moment ago
+            self._clock.sleep(left_s)
         if start.is_initial:
             return self._begin(start)
         if start.begins and not self._has_registered:
@@ -114,12 +111,6 @@ class ConsumePlanner:
             start.checkpoint, start.subscription, start.ledger_id, self._position(plan.ledger_id, end)
         )
 
-    def _be_patient(self) -> None:
-        """Where nothing came a moment ago, ask again only after a while."""
-        left_s = self._idle_until_s - self._clock.now_s()
-        if left_s > 0:
-            self._clock.sleep(left_s)
-
     def _begin(self, start: Offset) -> Offset:
         plan = self._subscription.plan(start.checkpoint, self._options.takes_over)
         self._note_start(plan)
@@ -132,7 +123,10 @@ class ConsumePlanner:
     def _confirmed(self, start: Offset) -> Plan:
         """How the subscription stands after everything is confirmed that is proved to be safe."""
         plan = self._fetch_plan(start)
-        proved = self._proved(start, plan)
+        confirm, proved = self._options.confirm, None
+        if confirm is not None and confirm.proof is not Proof.CALL:
+            is_spark = confirm.proof is Proof.SPARK
+            proved = start.position if is_spark else self._required_table(start, plan)
         if proved is not None and proved.position > plan.confirmed:
             self._subscription.confirm(start.checkpoint, plan.ledger_id, proved)
             plan = self._fetch_plan(start)
@@ -159,14 +153,6 @@ class ConsumePlanner:
     def _note_start(self, plan: Plan) -> None:
         if self._drain is not None and self._drain.through < 0:
             self._drain.through = plan.last_position
-
-    def _proved(self, start: Offset, plan: Plan) -> Position | None:
-        confirm = self._options.confirm
-        if confirm is None or confirm.proof is Proof.CALL:
-            return None
-        if confirm.proof is Proof.SPARK:
-            return start.position
-        return self._required_table(start, plan)
 
     # --- the table ---------------------------------------------------------------------------------
 
@@ -196,7 +182,12 @@ class ConsumePlanner:
         if committed is None:
             return None
         if committed.position < plan.confirmed:
-            raise TableBehind(_lost(confirm, committed.position, plan.confirmed))
+            raise TableBehind(
+                f"table {confirm.table_uri} has position {committed.position} for app {confirm.app}, but"
+                f" everything up to {plan.confirmed} is confirmed, and gone from the queue: the table is an"
+                " older copy, or another one. Restore the newest; or give the query another app's name: it"
+                " goes on from what is confirmed"
+            )
         return recorded_in(self._shown(plan.ledger_id, committed.position).snapshot, committed)
 
     # --- a run over what is available --------------------------------------------------------------
@@ -216,23 +207,18 @@ class ConsumePlanner:
             elif plan.assigned_through > start.position.position:
                 return plan.assigned_through
             elif not plan.is_filling or self._clock.now_s() > give_up_s:
-                self._refuse_full(start, plan)
-                return (
-                    start.position.position
-                )  # what waits may not be assigned: it is paused, or not selected
+                if plan.is_full:
+                    raise WindowFull(
+                        f"subscription {start.subscription}: its window is full, everything in it was read"
+                        f" up to position {start.position.position}, and only what was assigned up to"
+                        f" {plan.confirmed} is confirmed, while more waits. With confirm=call every batch"
+                        " must be confirmed: pyspark_postroom_messages.confirm in foreachBatch"
+                    )
+                return start.position.position  # what waits can't be assigned: paused, or not selected
             else:
                 self._clock.sleep(_FILLING_PAUSE_S)
                 plan = self._fetch_plan(start)
         return drain.last
-
-    def _refuse_full(self, start: Offset, plan: Plan) -> None:
-        if plan.is_full:
-            raise WindowFull(
-                f"subscription {start.subscription}: its window is full, everything in it was read up to"
-                f" position {start.position.position}, and only what was assigned up to {plan.confirmed} is"
-                " confirmed, while more waits. With confirm=call every batch must be confirmed:"
-                " pyspark_postroom_messages.confirm in foreachBatch"
-            )
 
     def _warn_if_full(self, start: Offset, plan: Plan) -> None:
         at = start.position.position
@@ -272,14 +258,11 @@ class ConsumePlanner:
         seen = self._shown(ledger_id, end.position)
         require_readable(self._options.tap.source, seen.snapshot, after)
         check(seen.snapshot, end)
-        records = self._positions_a_task(end.position - after.position)
+        # by the number of messages: one position may assign a thousand of them, or be somebody else's
+        tasks = max(1, -(-(self._plan.held if self._plan is not None else 0) // MESSAGES_A_TASK))
+        positions = max(1, -(-(end.position - after.position) // tasks))
+        records = self._options.tap.source.partition_records or positions
         return plan_parts(seen.place, seen.snapshot, after.position + 1, end.position, records)
-
-    def _positions_a_task(self, positions: int) -> int:
-        """By the number of messages: one position may assign a thousand of them, or be somebody else's."""
-        configured = self._options.tap.source.partition_records
-        held = self._plan.held if self._plan is not None else 0
-        return configured or max(1, -(-positions // max(1, -(-held // MESSAGES_A_TASK))))
 
     def _register(self, checkpoint: str) -> None:
         self._subscription.register(checkpoint, self._options.takes_over)
@@ -324,11 +307,3 @@ class ConsumePlanner:
             f"{paths}: ledger {ledger_id} ends at position {through}, the broker speaks of {position}: this"
             " is a copy that is not kept up, or the broker's was restored from an older one"
         )
-
-
-def _lost(confirm: Confirm, position: int, confirmed: int) -> str:
-    return (
-        f"table {confirm.table_uri} has position {position} for app {confirm.app}, but everything up to"
-        f" {confirmed} is confirmed, and gone from the queue: the table is an older copy, or another one."
-        " Restore the newest; or give the query another app's name: it goes on from what is confirmed"
-    )

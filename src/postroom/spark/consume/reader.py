@@ -27,11 +27,8 @@ def assigned_to(subscription: str) -> Wanted:
     """Which rows are assignments to the subscription of that name."""
 
     def wanted(rows: Rows, definitions: Definitions) -> npt.NDArray[np.bool_]:
-        own = [
-            number
-            for number, detail in definitions.holder_details.items()
-            if detail.get("name") == subscription
-        ]
+        details = definitions.holder_details.items()
+        own = [number for number, detail in details if detail.get("name") == subscription]
         found: npt.NDArray[np.bool_] = (
             (rows["event"] == Event.ACQUIRE)
             & (rows["holder_kind"] == HolderKind.SPARK_SUBSCRIPTION)
@@ -42,8 +39,9 @@ def assigned_to(subscription: str) -> Wanted:
     return wanted
 
 
-def _read(partition: InputPartition, schema: StructType, options: ConsumeOptions) -> Iterator[pa.RecordBatch]:
-    yield from read_slices(partition, schema, options.tap, assigned_to(options.subscription))
+def broker_subscription(options: ConsumeOptions) -> BrokerSubscription:
+    """The subscription that the options name."""
+    return BrokerSubscription(options.broker, options.subscription, options.broker_timeout_s)
 
 
 class ConsumeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -55,22 +53,15 @@ class ConsumeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._subscription: BrokerSubscription | None = None
         self._made: ConsumePlanner | None = None
 
-    def __getstate__(self) -> Any:
-        return self._options, self._schema
-
-    def __setstate__(self, state: Any) -> None:
-        self._options, self._schema = state
-        self._subscription = self._made = None
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._options, self._schema)
 
     @property
     def _planner(self) -> ConsumePlanner:
         """Made where it is used: its connection stays on the driver."""
         if self._made is None:
-            options = self._options
-            self._subscription = BrokerSubscription(
-                options.broker, options.subscription, options.broker_timeout_s
-            )
-            self._made = ConsumePlanner(options, self._subscription)
+            self._subscription = broker_subscription(self._options)
+            self._made = ConsumePlanner(self._options, self._subscription)
         return self._made
 
     def stop(self) -> None:
@@ -102,7 +93,8 @@ class ConsumeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @made_ahead
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a slice."""
-        yield from _read(partition, self._schema, self._options)
+        wanted = assigned_to(self._options.subscription)
+        yield from read_slices(partition, self._schema, self._options.tap, wanted)
 
 
 class ConsumeBatchReader(DataSourceReader):
@@ -114,15 +106,13 @@ class ConsumeBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """All of it."""
-        options = self._options
-        with BrokerSubscription(
-            options.broker, options.subscription, options.broker_timeout_s
-        ) as subscription:
-            slices = ConsumePlanner(options, subscription).unconfirmed()
+        with broker_subscription(self._options) as subscription:
+            slices = ConsumePlanner(self._options, subscription).unconfirmed()
         return [SlicesPartition(slices)]
 
     @in_task
     @made_ahead
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows."""
-        yield from _read(partition, self._schema, self._options)
+        wanted = assigned_to(self._options.subscription)
+        yield from read_slices(partition, self._schema, self._options.tap, wanted)

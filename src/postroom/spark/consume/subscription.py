@@ -5,10 +5,9 @@ be away has a bound.
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from types import TracebackType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
 from postroom.client.exceptions import (
     ConnectionLostException,
@@ -32,8 +31,6 @@ SUBSCRIPTION_ENDED: Final = "postroom:subscription-ended"
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +57,9 @@ class Plan:
     """Whether the window has no room."""
 
 
-class Subscription(Protocol):
-    """A Spark subscription. Every call raises ``CheckpointReplaced``, ``SubscriptionEnded`` and
-    ``BrokerUnreachable``."""
-
-    def plan(self, checkpoint: str, takes_over: bool = False) -> Plan:
-        """How it stands; refused for a checkpoint that isn't the registered one, unless that takes over."""
-
-    def current_plan(self) -> Plan:
-        """How it stands, whoever asks."""
-
-    def register(self, checkpoint: str, takes_over: bool) -> None:
-        """From now on this is its checkpoint."""
-
-    def confirm(self, checkpoint: str, ledger_id: str, position: Position) -> int:
-        """Everything assigned up to the position is consumed; returns how many messages that ended."""
-
-
 class BrokerSubscription:
-    """A subscription of a broker, over a connection that is made when it is needed, and made anew. For one
-    thread."""
+    """A Spark subscription of a broker, over a connection that is made when it is needed, and made anew. For
+    one thread. Every call raises ``CheckpointReplaced``, ``SubscriptionEnded`` and ``BrokerUnreachable``."""
 
     def __init__(self, broker: Broker, name: str, timeout_s: float) -> None:
         self._name: Final = name
@@ -95,35 +75,26 @@ class BrokerSubscription:
         self.close()
 
     def plan(self, checkpoint: str, takes_over: bool = False) -> Plan:
-        """See `Subscription.plan`."""
-        return _plan(self._request("PLAN", checkpoint=checkpoint, on_new_checkpoint=_on_new(takes_over)))
+        """How it stands; refused for a checkpoint that isn't the registered one, unless that takes over."""
+        on_new = "confirmed" if takes_over else "fail"
+        return _plan(self._request("PLAN", checkpoint=checkpoint, on_new_checkpoint=on_new))
 
     def current_plan(self) -> Plan:
-        """See `Subscription.look`."""
+        """How it stands, whoever asks."""
         return _plan(self._request("READ"))
 
     def register(self, checkpoint: str, takes_over: bool) -> None:
-        """See `Subscription.register`."""
+        """From now on this is its checkpoint."""
         self._request("REGISTER", checkpoint=checkpoint, replace=takes_over)
 
     def confirm(self, checkpoint: str, ledger_id: str, position: Position) -> int:
-        """See `Subscription.confirm`."""
-        reply = self._request(
-            "CONFIRM",
-            checkpoint=checkpoint,
-            ledger_id=ledger_id,
-            epoch=position.epoch,
-            epoch_id=position.epoch_id,
-            position=position.position,
-        )
+        """Everything assigned up to the position is consumed; returns how many messages that ended."""
+        reply = self._request("CONFIRM", checkpoint=checkpoint, ledger_id=ledger_id, **asdict(position))
         return int(reply["ended"])
 
     def close(self) -> None:
         """Close the connection; the next request makes another."""
         self._link.close()
-
-    def _request(self, operation: str, **body: object) -> dict[str, Any]:
-        return self._patiently(lambda: self._send_request(operation, body))
 
     def _send_request(self, operation: str, body: dict[str, object]) -> dict[str, Any]:
         try:
@@ -145,12 +116,12 @@ class BrokerSubscription:
             return SubscriptionEnded(self._name, error.description)
         return ConsumeError(f"subscription {self._name}: {error}")
 
-    def _patiently(self, attempt: Callable[[], T]) -> T:
+    def _request(self, operation: str, **body: object) -> dict[str, Any]:
         """Ask until there is an answer, for as long as is allowed."""
         give_up_s, pause_s = time.monotonic() + self._timeout_s, _FIRST_PAUSE_S
         while True:
             try:
-                return attempt()
+                return self._send_request(operation, body)
             except (ConnectionLostException, JMSTimeoutException, OSError) as error:
                 self.close()
                 if time.monotonic() + pause_s >= give_up_s:
@@ -164,10 +135,6 @@ class BrokerSubscription:
 
 def _plan(attributes: dict[str, Any]) -> Plan:
     return Plan(**{field.name: attributes[field.name] for field in fields(Plan)})
-
-
-def _on_new(takes_over: bool) -> str:
-    return "confirmed" if takes_over else "fail"
 
 
 def _number(value: object) -> int:

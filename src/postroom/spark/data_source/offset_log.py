@@ -16,8 +16,8 @@ in each attempt to plan."""
 _WITH_NAMES: Final = "v2"
 """Of a query whose sources have names: each offset has its source's before it."""
 _NAME_MARK: Final = ":"
-_HADOOP_SCHEMES: Final = {"s3a://": "s3://", "s3n://": "s3://"}
-"""How Hadoop calls what pyarrow calls otherwise."""
+_PYARROW_SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
+"""By what Hadoop calls them."""
 
 
 class CheckpointUnreadable(LedgerError):
@@ -92,7 +92,5 @@ class Checkpoint:
 
 
 def _as_pyarrow_calls_it(location: str) -> str:
-    for scheme, own in _HADOOP_SCHEMES.items():
-        if location.startswith(scheme):
-            return own + location.removeprefix(scheme)
-    return location
+    scheme, mark, path = location.partition("://")
+    return _PYARROW_SCHEMES.get(scheme, scheme) + mark + path

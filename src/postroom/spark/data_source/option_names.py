@@ -13,25 +13,10 @@ PLACE: Final = ("path", "paths", "token", "cache")
 SOURCE: Final = (
     *PLACE,
     *("startingPosition", "fromPosition", "toPosition", "fromTime", "toTime"),
-    *(
-        "queues",
-        "maxRows",
-        "maxBytes",
-        "partitionRecords",
-        "carried",
-        "pushdown",
-        "failOnDataLoss",
-        "onMissingLedger",
-    ),
+    *("queues", "maxRows", "maxBytes", "partitionRecords"),
+    *("carried", "pushdown", "failOnDataLoss", "onMissingLedger"),
 )
-BROKER: Final = (
-    "broker",
-    "tlsCaFile",
-    "tlsCertificateFile",
-    "tlsKeyFile",
-    "tlsKeyPassword",
-    "tlsVerifyHost",
-)
+BROKER: Final = ("broker", "tlsCaFile", "tlsCertificateFile", "tlsKeyFile", "tlsKeyPassword", "tlsVerifyHost")
 TAP: Final = (*SOURCE, *BROKER, "mode", "checkBodies", "lease", "leaseDurationS", "leaseBytes")
 OF_CONSUME: Final = ("subscription", "confirm", "onNewCheckpoint", "brokerTimeoutS", "pollMs")
 CONSUME: Final = (*TAP, *OF_CONSUME)

@@ -12,17 +12,11 @@ from postroom.spark.data_source.errors import SourceOptionError
 def struct_of(columns: Iterable[tuple[str, pa.DataType, str]], never_null: frozenset[str]) -> StructType:
     """Columns of these names, types and comments. Those that are never null are NOT NULL: Spark's code then
     doesn't look for nulls in them."""
-    return StructType(
-        [
-            StructField(
-                name,
-                from_arrow_type(kind, prefer_timestamp_ntz=False),
-                name not in never_null,
-                {"comment": comment},
-            )
-            for name, kind, comment in columns
-        ]
-    )
+    struct = StructType()
+    for name, kind, comment in columns:
+        spark_type = from_arrow_type(kind, prefer_timestamp_ntz=False)
+        struct.add(StructField(name, spark_type, name not in never_null, {"comment": comment}))
+    return struct
 
 
 def check_requested(requested: StructType, own: StructType, what: str) -> None:

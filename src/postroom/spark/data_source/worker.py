@@ -2,7 +2,7 @@
 
 import ctypes
 import gc
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from functools import cache, wraps
@@ -37,17 +37,13 @@ def made_ahead(rows: Callable[P, Iterator[Row]]) -> Callable[P, Iterator[Row]]:
 
     @wraps(rows)
     def run(*arguments: P.args, **named: P.kwargs) -> Iterator[Row]:
-        with closing(_generator(rows(*arguments, **named))) as made, ThreadPoolExecutor(1) as maker:
+        with closing(row for row in rows(*arguments, **named)) as made, ThreadPoolExecutor(1) as maker:
             coming = maker.submit(next, made, None)
             while (batch := coming.result()) is not None:
                 coming = maker.submit(next, made, None)
                 yield batch
 
     return run
-
-
-def _generator(rows: Iterator[Row]) -> Generator[Row, None, None]:
-    yield from rows
 
 
 @contextmanager
@@ -63,6 +59,11 @@ def task_process() -> Iterator[None]:
         _keep_loaded()
 
 
+_keep_loaded: Final = cache(gc.freeze)
+"""What the first task has loaded stays. Spark has Python look for garbage after each task, among all that was
+ever imported: a tenth of a second."""
+
+
 @cache
 def _keep_memory() -> None:
     """Have the C library keep memory in this process; nothing where it has no such setting."""
@@ -70,10 +71,3 @@ def _keep_memory() -> None:
         library = ctypes.CDLL(None)
         library.mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
         library.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
-
-
-@cache
-def _keep_loaded() -> None:
-    """What the first task has loaded stays. Spark has Python look for garbage after each task, among all that
-    was ever imported: a tenth of a second."""
-    gc.freeze()

@@ -24,8 +24,9 @@ from msgspec import Struct
 
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.reading.segments import Segment
+from postroom.spark.data_source.portions import portions
 from postroom.spark.filesystems.objects import Objects
-from postroom.spark.ledger_source.columns import COLUMN_BY_NAME, COLUMNS
+from postroom.spark.ledger_source.columns import ACT, COLUMN_BY_NAME, COLUMNS
 from postroom.spark.ledger_source.names import TEXT_CODES
 from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places.place import Place, Slice
@@ -39,7 +40,7 @@ Noted = TypeVar("Noted", bound=Struct)
 PARTITION: Final = "ledger_id"
 """A column that is in the folders' names, and so not in the files."""
 GROUP_ROWS: Final = 1 << 20
-"""Rows of a row group, at least: what is read from the ledger by then is written."""
+"""Rows of a row group, about."""
 DAY_US: Final = 86_400_000_000
 
 FEW_TEXTS: Final = frozenset(
@@ -82,7 +83,8 @@ class Note(Struct, frozen=True):
 class ExportOptions:
     """What is exported, and how."""
 
-    columns: tuple[str, ...] = tuple(column.name for column in COLUMNS)
+    columns: tuple[str, ...] = tuple(column.name for column in COLUMNS if column.name != ACT)
+    """By default those that every version had, so that an export goes on after an upgrade."""
     policy: Policy = field(default_factory=Policy)
 
     def settings(self) -> Settings:
@@ -98,11 +100,9 @@ class ExportOptions:
         names = [name for name in self.columns if name != PARTITION]
         if not names:
             raise ExportRefused("no columns to export")
-        return pa.schema([(name, _type(name)) for name in names])
-
-
-def _type(name: str) -> pa.DataType:
-    return TEXT_CODES if name in FEW_TEXTS else COLUMN_BY_NAME[name].type
+        return pa.schema(
+            [(name, TEXT_CODES if name in FEW_TEXTS else COLUMN_BY_NAME[name].type) for name in names]
+        )
 
 
 class Export:
@@ -224,25 +224,15 @@ class _Writing:
     def write(self, out: BinaryIO) -> None:
         writer: pq.ParquetWriter | None = None
         for table in self._groups():
-            if writer is None:
-                writer = parquet_writer(out, table.schema)
+            writer = writer or parquet_writer(out, table.schema)
             writer.write_table(table, row_group_size=max(1, len(table)))
             self.rows += len(table)
-        if writer is None:
-            writer = parquet_writer(out, self._schema)
-        writer.close()
+        (writer or parquet_writer(out, self._schema)).close()
 
     def _groups(self) -> Iterator[pa.Table]:
         """The rows in tables of about `GROUP_ROWS`, as the policy wants them."""
-        batches: list[pa.RecordBatch] = []
-        rows = 0
-        for batch in read_events(self._slice, self._schema, in_kinds=True):
-            batches.append(batch)
-            rows += len(batch)
-            if rows >= GROUP_ROWS:
-                yield apply(self._policy, pa.Table.from_batches(batches))
-                batches, rows = [], 0
-        if batches:
+        found = read_events(self._slice, self._schema, in_kinds=True)
+        for batches in portions(found, len, GROUP_ROWS):
             yield apply(self._policy, pa.Table.from_batches(batches))
 
 

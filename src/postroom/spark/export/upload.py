@@ -114,18 +114,16 @@ class Upload:
             for span in state.needs:
                 if span.last_position < first:
                     yield from self._put_events(disk, int(span.number), OLDER)
-            yield from self._put_checkpoint(disk, position, str(UUID(bytes=id)))
+            data = memoryview(disk.open(checkpoint_name(position)).view())
+            entry = entry_of_checkpoint(str(UUID(bytes=id)), position, len(data), crc32(data))
+            if self._put(entry, data):
+                yield Uploaded(entry.name, len(data), 0, position)
             return
-
-    def _put_checkpoint(self, disk: Disk, position: int, ledger_id: str) -> Iterator[Uploaded]:
-        data = memoryview(disk.open(checkpoint_name(position)).view())
-        entry = entry_of_checkpoint(ledger_id, position, len(data), crc32(data))
-        if self._put(entry, data):
-            yield Uploaded(entry.name, len(data), 0, position)
 
     def _put(self, entry: Entry, data: memoryview) -> bool:
         """The object, then its entry; whether the entry is new."""
-        if not self._objects.create(entry.object_name, _pieces(data)):
+        pieces = (data[start : start + PIECE_BYTES] for start in range(0, len(data), PIECE_BYTES))
+        if not self._objects.create(entry.object_name, pieces):
             self._check_equal(entry)
         text = msgspec.json.format(msgspec.json.encode(entry), indent=2)
         if self._objects.create(entry.entry_name, [text]):
@@ -143,11 +141,6 @@ class Upload:
                 f" bytes, CRC {crc32(there):08x}; here {entry.size_bytes} bytes, CRC {entry.crc:08x}):"
                 " it is left alone; find out whose it is, or upload to another place"
             )
-
-
-def _pieces(data: memoryview) -> Iterator[memoryview]:
-    for start in range(0, len(data), PIECE_BYTES):
-        yield data[start : start + PIECE_BYTES]
 
 
 def _check_same_history(segments: list[Segment], known: dict[int, Entry], where: str, folder: Path) -> None:

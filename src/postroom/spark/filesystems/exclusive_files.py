@@ -32,7 +32,7 @@ PUT_TIMEOUT_S: Final = 600
 ALLOW_HTTP: Final = "AWS_ALLOW_HTTP"
 """Variable that allows an endpoint without TLS, as `deltalake` asks for it, too."""
 
-Write = Callable[[BinaryIO], None]
+Write = Callable[[BinaryIO], object]
 """Writes a file's content."""
 
 
@@ -42,11 +42,7 @@ class NoConditionalPut(LedgerError):
 
 def create_only(filesystem: pafs.FileSystem, path: str, content: bytes) -> None:
     """`create_by` with that content."""
-
-    def write(out: BinaryIO) -> None:
-        out.write(content)
-
-    create_by(filesystem, path, write)
+    create_by(filesystem, path, lambda out: out.write(content))
 
 
 def create_by(filesystem: pafs.FileSystem, path: str, write: Write) -> None:
@@ -79,11 +75,7 @@ def replace(filesystem: pafs.FileSystem, path: str, content: bytes) -> None:
         with filesystem.open_output_stream(path) as stream:
             stream.write(content)
         return
-
-    def write(out: BinaryIO) -> None:
-        out.write(content)
-
-    temporary = _synced(local, write)
+    temporary = _synced(local, lambda out: out.write(content))
     os.replace(temporary, local)  # noqa: PTH105 - the name under which tests let it fail
     sync(local.parent)
 

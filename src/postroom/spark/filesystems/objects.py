@@ -62,17 +62,11 @@ class Objects:
     def copy_to(self, name: str, out: BinaryIO) -> None:
         """An object's bytes, into a file. Raises FileNotFoundError."""
         with self._files.open_input_file(self._path(name)) as file:
-            while piece := file.read(PIECE_BYTES):
-                out.write(piece)
+            shutil.copyfileobj(file, out, PIECE_BYTES)
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> bool:
         """A new object; False, and nothing is changed, if that name is taken."""
-
-        def write(out: BinaryIO) -> None:
-            for part in parts:
-                out.write(part)
-
-        return self.create_by(name, write)
+        return self.create_by(name, lambda out: out.writelines(parts))
 
     def create_by(self, name: str, write: Write) -> bool:
         """The same, of what a function writes."""

@@ -8,7 +8,7 @@ number as version; the broker remembers the last one that is decided.
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -165,11 +165,6 @@ def _chunks(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[list[pa.Re
         yield chunk
 
 
-def app_of(job: str) -> str:
-    """By what name the broker knows a backfill's transactions."""
-    return f"backfill/{job}"
-
-
 def carry_out(
     spark: SparkSession, plan: Plan, manifest: Manifest, url: str, progress: Progress | None
 ) -> Results:
@@ -183,7 +178,8 @@ def carry_out(
         sink = rows.write.format("postroom.messages").options(**options, txnVersion=str(number))
         sink.mode("append").save()
         results.parts += 1
-        noted = _noted(manifest, file)
+        row = {"action": "send", "to": manifest.queue, "rule": file.name, "answer": SENT}
+        noted = pa.Table.from_pylist([row], schema=RESULTS_SCHEMA)
         plan.write(file_name(RESULTS_FILE, results.parts), RESULTS_SCHEMA, noted.to_batches())
         results.add(noted)
         done += file.rows
@@ -192,8 +188,3 @@ def carry_out(
     if manifest.files:  # that all is done is noted here: the broker need not remember it
         forget(read_batch_options({**options, "txnVersion": "0"}), manifest.app)
     return results
-
-
-def _noted(manifest: Manifest, file: PlanFile) -> pa.Table:
-    row: dict[str, Any] = {"action": "send", "to": manifest.queue, "rule": file.name, "answer": SENT}
-    return pa.Table.from_pylist([row], schema=RESULTS_SCHEMA)

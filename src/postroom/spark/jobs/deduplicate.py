@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from postroom.manager.administration.message_jobs import DISCARD
@@ -40,7 +40,9 @@ def duplicates(
     seen = with_contents(here, place, ledger.ledger_id, [name for name in CONTENT_COLUMNS if name in by])
     for name in by:
         seen = seen.where(F.col(name).isNotNull())
-    keys = [_comparable(name) for name in by]
+    # maps can't be compared; their entries in order can
+    maps = {name for name in by if FULL_SCHEMA.field(name).type.equals(TYPED_MAP)}
+    keys = [F.array_sort(F.map_entries(name)) if name in maps else F.col(name) for name in by]
     same = Window.partitionBy(*keys).orderBy(*_PLACE)
     later = seen.withColumn("rank", F.row_number().over(same)).where("rank > 1 AND is_free")
     rows = later.select(*[name for name in here.columns if name != "is_free"]).orderBy(*_PLACE)
@@ -48,10 +50,3 @@ def duplicates(
     rows = with_contents(rows, place, ledger.ledger_id, kept)
     named = {"ledger_id": F.lit(ledger.ledger_id), "queue": F.lit(queue), RULE_COLUMN: F.lit(0)}
     return rows.withColumns(named)
-
-
-def _comparable(name: str) -> Column:
-    """Maps can't be compared; their entries in order can."""
-    if FULL_SCHEMA.field(name).type.equals(TYPED_MAP):
-        return F.array_sort(F.map_entries(name))
-    return F.col(name)

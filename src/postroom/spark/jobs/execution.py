@@ -13,12 +13,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from postroom.amqp import errors as amqp
-from postroom.client import JMSException, ResourceAllocationException
+from postroom.client import JMSException, ResourceAllocationException, TlsOptions
 from postroom.client.aio import ConnectionFactory, ManagementClient
 from postroom.manager.administration.message_jobs import MAX_ACTIONS
 from postroom.model.entity_types import MESSAGE_TYPE
 from postroom.spark.jobs.errors import CannotBeDone, JobError, OptionInvalid
-from postroom.spark.jobs.plan import RESULTS_FILE, RESULTS_SCHEMA, Manifest, Plan, Results, file_name
+from postroom.spark.jobs.plan import KEYS, RESULTS_FILE, RESULTS_SCHEMA, Manifest, Plan, Results, file_name
 
 NOTED_ROWS: Final = 50_000
 """Actions of one file of results: so many may be told of as gone after an interruption."""
@@ -40,21 +40,17 @@ def carry_out(plan: Plan, manifest: Manifest, url: str, in_flight: int, progress
     if results.rows >= manifest.rows():
         return results
     try:
-        factory = ConnectionFactory(url)
+        factory = ConnectionFactory(url, tls=TlsOptions.of_environment())
     except ValueError as error:
         raise OptionInvalid(f"the broker's URL: {error}") from None
     try:
         asyncio.run(_Run(plan, manifest, results, progress).run(factory, in_flight))
     except JMSException as error:
-        raise _failure(error, manifest) from error
+        reason = " ".join(str(error).split())
+        if error.condition in _CANNOT:
+            raise CannotBeDone(f"the broker refuses to act on queue {manifest.queue!r}: {reason}") from error
+        raise JobError(f"{reason}; started again, the job goes on with what is left") from error
     return results
-
-
-def _failure(error: JMSException, manifest: Manifest) -> JobError:
-    reason = " ".join(str(error).split())
-    if error.condition in _CANNOT:
-        return CannotBeDone(f"the broker refuses to act on queue {manifest.queue!r}: {reason}")
-    return JobError(f"{reason}; started again, the job goes on with what is left")
 
 
 class _Run:
@@ -84,13 +80,11 @@ class _Run:
             if self._progress is not None:
                 self._progress(self._results.rows + rows, self._manifest.rows())
         if done:
-            self._note(pa.concat_tables(done))
+            noted, results = pa.concat_tables(done), self._results
+            results.parts += 1
+            self._plan.write(file_name(RESULTS_FILE, results.parts), RESULTS_SCHEMA, noted.to_batches())
+            results.add(noted)
         return bool(done)
-
-    def _note(self, rows: pa.Table) -> None:
-        self._results.parts += 1
-        self._plan.write(file_name(RESULTS_FILE, self._results.parts), RESULTS_SCHEMA, rows.to_batches())
-        self._results.add(rows)
 
     async def _act(self, client: ManagementClient, batch: pa.Table) -> Answers:
         """One batch, in smaller ones where it is too much for one request."""
@@ -121,10 +115,7 @@ def request_of(rows: list[dict[str, Any]], reason: str) -> tuple[list[int], list
             "action": action,
             "to": to,
             "reason": f"{reason}, rule {rule}",
-            "serials": [rows[number]["serial"] for number in numbers],
-            "positions": [rows[number]["position"] for number in numbers],
-            "ordinals": [rows[number]["ordinal"] for number in numbers],
-            "delivery_counts": [rows[number]["delivery_count"] for number in numbers],
+            **{f"{key}s": [rows[number][key] for number in numbers] for key in KEYS},
         }
         for (action, to, rule), numbers in groups.items()
     ]

@@ -2,12 +2,13 @@
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from postroom.spark.jobs import backfill, deduplicate, triage
 from postroom.spark.jobs.errors import CannotBeDone, OptionInvalid
@@ -79,7 +80,9 @@ def plan_triage(spark: SparkSession, where: Where, rules: Rules) -> Manifest:
     check_targets(rules, ledger.kinds)
     triage.check_rules(spark, rules)
     rows = triage.decided(spark, ledger, where.queue, rules, bool(where.out))
-    return _planned(where, TRIAGE, rules.digest, ledger, rows, triage.decisions_of(rules))
+    decisions = [Decision(rule.name, rule.action, rule.to) for rule in rules.rules]
+    empty = _empty(where, TRIAGE, rules.digest, ledger)
+    return _finished(where, lambda plan: make_plan(rows, decisions, empty, plan))
 
 
 def digest_of(fields_given: object) -> str:
@@ -93,29 +96,28 @@ def plan_deduplicate(spark: SparkSession, where: Where, by: tuple[str, ...]) -> 
     ledger = open_ledger(where.data, where.token)
     check_queue(ledger, where.queue)
     rows = deduplicate.duplicates(spark, ledger, where.queue, by, bool(where.out))
-    return _planned(where, DEDUPLICATE, digest_of(by), ledger, rows, [deduplicate.DUPLICATE])
-
-
-def _planned(
-    where: Where, kind: str, digest: str, ledger: LedgerAtPosition, rows: DataFrame, decisions: list[Decision]
-) -> Manifest:
-    created = datetime.now(UTC).isoformat(timespec="seconds")
-    empty = Manifest(where.job, kind, where.queue, digest, created, ledger.ledger_id, ledger.through)
-    plan = plan_of(where)
-    manifest = make_plan(rows, decisions, empty, plan)
-    if plan is not None:
-        plan.finish(manifest)
-    return manifest
+    empty = _empty(where, DEDUPLICATE, digest_of(by), ledger)
+    return _finished(where, lambda plan: make_plan(rows, [deduplicate.DUPLICATE], empty, plan))
 
 
 def plan_a_backfill(spark: SparkSession, where: Where, table: backfill.Table) -> Manifest:
     """Which rows become messages. Raises as `plan_triage`."""
     rows = backfill.rows_of(spark, table)
+    empty = _empty(where, BACKFILL, digest_of(table), app=f"backfill/{where.job}")
+    return _finished(where, lambda plan: backfill.plan_backfill(rows, table.chunk_rows, empty, plan))
+
+
+def _empty(
+    where: Where, kind: str, digest: str, ledger: LedgerAtPosition | None = None, app: str = ""
+) -> Manifest:
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    digest, app = digest_of(table), backfill.app_of(where.job)
-    empty = Manifest(where.job, BACKFILL, where.queue, digest, created, app=app)
+    ledger_id, through = ("", 0) if ledger is None else (ledger.ledger_id, ledger.through)
+    return Manifest(where.job, kind, where.queue, digest, created, ledger_id, through, app=app)
+
+
+def _finished(where: Where, make: Callable[[Plan | None], Manifest]) -> Manifest:
     plan = plan_of(where)
-    manifest = backfill.plan_backfill(rows, table.chunk_rows, empty, plan)
+    manifest = make(plan)
     if plan is not None:
         plan.finish(manifest)
     return manifest

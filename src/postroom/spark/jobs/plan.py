@@ -29,6 +29,9 @@ ROWS_FILE: Final = "rows"
 RESULTS_FILE: Final = "results"
 SUFFIX: Final = ".parquet"
 
+KEYS: Final = ("serial", "position", "ordinal", "delivery_count")
+"""By which an action names its message."""
+
 ACTIONS_SCHEMA: Final = pa.schema(
     [
         ("ledger_id", pa.string()),

@@ -6,8 +6,9 @@ is durable before the plan is there; one that can't be kept (its body can't be r
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 from uuid import uuid4
 
@@ -21,13 +22,13 @@ from postroom.spark.jobs.plan import (
     ACTIONS_FILE,
     ACTIONS_SCHEMA,
     DISCARDED_FILE,
+    KEYS,
     Count,
     Manifest,
     Plan,
     PlanFile,
     file_name,
 )
-from postroom.spark.jobs.queued_messages import KEYS
 from postroom.spark.messages.schema import MESSAGES_SCHEMA
 
 NO_RULE: Final = "(no rule)"
@@ -78,11 +79,16 @@ def make_plan(
     for row in wrote:
         if row["kind"] == _COUNT:
             counts[row["rule"], row["note"]] += row["rows"]
+    found = []
+    for number, note in sorted(counts, key=lambda key: (key[0] < 0, key)):  # what no rule decides last
+        decision = decisions[number] if number >= 0 else Decision(NO_RULE, LEAVE)
+        messages = counts[number, note]
+        found.append(Count(decision.rule, decision.action, decision.to, messages, note))
     return replace(
         manifest,
         files=_files(wrote, ACTIONS_FILE),
         discarded=_files(wrote, DISCARDED_FILE),
-        counts=tuple(_count(decisions, key, counts[key]) for key in _in_order(counts)),
+        counts=tuple(found),
     )
 
 
@@ -92,17 +98,6 @@ def _files(wrote: list[Any], kind: str) -> tuple[PlanFile, ...]:
         for row in sorted(wrote, key=lambda row: str(row["name"]))
         if row["kind"] == kind
     )
-
-
-def _in_order(counts: Counter[tuple[int, str]]) -> list[tuple[int, str]]:
-    """By rule; what no rule decides last."""
-    return sorted(counts, key=lambda key: (key[0] < 0, key))
-
-
-def _count(decisions: Sequence[Decision], key: tuple[int, str], messages: int) -> Count:
-    number, note = key
-    decision = decisions[number] if number >= 0 else Decision(NO_RULE, LEAVE)
-    return Count(decision.rule, decision.action, decision.to, messages, note)
 
 
 @dataclass(frozen=True)
@@ -121,13 +116,13 @@ class _Write:
         context = TaskContext.get()
         assert context is not None
         task = _Task(self, context.partitionId())
-        kept = task.kept(batches)
+        kept = map(task.take_up, batches)
         if self.uri and any(decision.action == DISCARD for decision in self.decisions):
             task.keep(kept)
         for _ in kept:
             pass
-        if self.uri:
-            task.write_actions()
+        if self.uri and task.actions:
+            task.write(ACTIONS_FILE, ACTIONS_SCHEMA, task.actions)
         yield pa.RecordBatch.from_pylist(task.wrote(), schema=_WROTE_SCHEMA)
 
 
@@ -136,7 +131,7 @@ class _Task:
         self._job = job
         self._names = (number, uuid4().hex)
         self._counts: Counter[tuple[int, str]] = Counter()
-        self._actions: list[pa.RecordBatch] = []
+        self.actions: list[pa.RecordBatch] = []
         self._files: list[tuple[str, PlanFile]] = []
 
     def wrote(self) -> list[dict[str, Any]]:
@@ -151,38 +146,34 @@ class _Task:
         ]
         return [*files, *counts]
 
-    def kept(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take up all messages; those that are to be discarded come out."""
-        for batch in batches:
-            yield self._take_up(batch)
-
     def keep(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Write what comes out, if anything does."""
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return
-        name = file_name(DISCARDED_FILE, *self._names)
-        rows = Plan(self._job.uri).write(name, first.schema, _and_then(first, batches))
-        self._files.append((DISCARDED_FILE, PlanFile(name, rows)))
+        others = (batch for batch in batches if batch.num_rows)
+        self.write(DISCARDED_FILE, first.schema, chain([first], others))
 
-    def write_actions(self) -> None:
-        rows = sum(batch.num_rows for batch in self._actions)
-        if rows:
-            name = file_name(ACTIONS_FILE, *self._names)
-            Plan(self._job.uri).write(name, ACTIONS_SCHEMA, self._actions)
-            self._files.append((ACTIONS_FILE, PlanFile(name, rows)))
+    def write(self, kind: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        """One file."""
+        name = file_name(kind, *self._names)
+        self._files.append((kind, PlanFile(name, Plan(self._job.uri).write(name, schema, batches))))
 
-    def _take_up(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def take_up(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Count, and note the actions; the messages that are to be discarded and can be kept."""
         rules = batch[RULE_COLUMN].fill_null(-1)
         acts = _is_one(rules, [n for n, d in enumerate(self._job.decisions) if d.action != LEAVE])
         discards = _is_one(rules, [n for n, d in enumerate(self._job.decisions) if d.action == DISCARD])
-        lost = pc.and_(discards, _cannot_be_kept(batch))
+        lost = pa.repeat(pa.scalar(False), batch.num_rows)
+        if {"body_state", "_corrupt", "body"} <= set(batch.schema.names):  # else nothing is discarded
+            absent = pc.not_equal(batch["body_state"], PRESENT).fill_null(True)
+            damaged = pc.and_(batch["_corrupt"].is_valid(), batch["body"].is_null())
+            lost = pc.and_(discards, pc.or_(absent, damaged))
         self._count(rules.filter(pc.invert(lost)), "")
         self._count(rules.filter(lost), NOT_KEPT)
         mask = pc.and_not(acts, lost)
         if self._job.uri and pc.any(mask).as_py():
-            self._actions.append(self._as_actions(batch.filter(mask), rules.filter(mask)))
+            self.actions.append(self._as_actions(batch.filter(mask), rules.filter(mask)))
         chosen = pc.and_not(discards, lost)
         kept = batch.filter(chosen)
         kept = kept.select([name for name in kept.schema.names if name in KEPT_COLUMNS])
@@ -205,19 +196,5 @@ class _Task:
         return pa.RecordBatch.from_arrays(arrays, schema=ACTIONS_SCHEMA)
 
 
-def _cannot_be_kept(batch: pa.RecordBatch) -> pa.Array:
-    """Which messages have no body at hand, or a damaged one; none, where bodies aren't read because nothing
-    is discarded."""
-    if not {"body_state", "_corrupt", "body"} <= set(batch.schema.names):
-        return pa.repeat(pa.scalar(False), batch.num_rows)
-    absent = pc.not_equal(batch["body_state"], PRESENT).fill_null(True)
-    return pc.or_(absent, pc.and_(batch["_corrupt"].is_valid(), batch["body"].is_null()))
-
-
 def _is_one(rules: pa.Array, wanted: list[int]) -> pa.Array:
     return pc.is_in(rules, pa.array(wanted, rules.type))
-
-
-def _and_then(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from (batch for batch in others if batch.num_rows)

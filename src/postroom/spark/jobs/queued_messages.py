@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructField, StructType
 
@@ -15,7 +15,7 @@ from postroom.manager.kernel.options import KIND_QUEUE, KIND_SUBSCRIPTION, KIND_
 from postroom.spark.data_source.option_names import nearest
 from postroom.spark.jobs.errors import CannotBeDone
 from postroom.spark.ledger_source.queue_names import kinds_now
-from postroom.spark.places.place import Place, Snapshot
+from postroom.spark.places.place import Place
 from postroom.spark.places.uris import place_of
 
 EVENT_SCHEMA: Final = (
@@ -24,9 +24,6 @@ EVENT_SCHEMA: Final = (
     " parent_serial bigint, parent_queue_id bigint"
 )
 END_SCHEMA: Final = "serial bigint, queue_id bigint, queue string, outcome string, reason string"
-
-KEYS: Final = ("serial", "position", "ordinal", "delivery_count")
-"""By which an action names its message."""
 
 REASON_COLUMNS: Final = {
     "reason": "string",
@@ -86,7 +83,11 @@ def fields_of(columns: Mapping[str, str]) -> list[StructField]:
 def open_ledger(uri: str, token: str) -> LedgerAtPosition:
     """Look at a ledger: what was done before is in it. Raises ``LedgerError``, OSError."""
     place = place_of(uri, token)
-    seen = _durable(place)
+    seen = place.snapshot()
+    written_through, give_up_s = seen.written_through, time.monotonic() + DURABLE_WITHIN_S
+    while seen.durable_through < written_through and time.monotonic() < give_up_s:
+        time.sleep(_DURABLE_PAUSE_S)
+        seen = place.snapshot()
     if seen.durable_through < 1:
         raise CannotBeDone(f"{uri}: nothing was ever put there")
     now_us = max(seen.last_time_us, time.time_ns() // 1000)
@@ -105,16 +106,6 @@ def check_queue(ledger: LedgerAtPosition, queue: str) -> None:
         near = nearest(queue, holding)
         hint = f"did you mean {near!r}?" if near else f"`postroom queue list` shows those of {ledger.uri}"
         raise CannotBeDone(f"{ledger.uri} has no queue {queue!r}; {hint}")
-
-
-def _durable(place: Place) -> Snapshot:
-    """A look that has everything that is written by now."""
-    seen = place.snapshot()
-    written_through, give_up_s = seen.written_through, time.monotonic() + DURABLE_WITHIN_S
-    while seen.durable_through < written_through and time.monotonic() < give_up_s:
-        time.sleep(_DURABLE_PAUSE_S)
-        seen = place.snapshot()
-    return seen
 
 
 def queued_messages(
@@ -163,6 +154,9 @@ def _folded(events: DataFrame, ledger: LedgerAtPosition) -> DataFrame:
         F.max("parent_queue_id").alias("parent_queue_id"),
     )
     known = F.col("has_arrival") & F.col("first").isNotNull()
+    # available, or in a redelivery delay: nobody holds it
+    waits = [F.coalesce("last.causes", F.lit("")).contains(cause) for cause in _NOT_FREE_CAUSES]
+    is_free = F.col("last.to_state").isin(*_FREE_STATES) & ~(waits[0] | waits[1])
     shown = entries.select(
         "serial",
         F.when(known, F.col("first.position")).otherwise(F.lit(0)).cast("bigint").alias("position"),
@@ -171,7 +165,7 @@ def _folded(events: DataFrame, ledger: LedgerAtPosition) -> DataFrame:
         "failure_count",
         F.col("last.to_state").alias("state"),
         F.coalesce("first.time", "arrival_time").alias("available_time"),
-        _is_free(F.col("last.to_state"), F.col("last.causes")).alias("is_free"),
+        is_free.alias("is_free"),
         known.alias("has_place"),
         "has_arrival",
         "parent_serial",
@@ -181,12 +175,6 @@ def _folded(events: DataFrame, ledger: LedgerAtPosition) -> DataFrame:
     now_s = F.lit(ledger.time_us / _US_A_S)
     age_s = now_s - F.unix_micros("available_time") / F.lit(_US_A_S)
     return here.withColumn("age_s", F.greatest(age_s, F.lit(0.0))).drop("has_place", "has_arrival")
-
-
-def _is_free(state: Column, causes: Column) -> Column:
-    """Available, or in a redelivery delay: nobody holds it."""
-    waits = [F.coalesce(causes, F.lit("")).contains(cause) for cause in _NOT_FREE_CAUSES]
-    return state.isin(*_FREE_STATES) & ~(waits[0] | waits[1])
 
 
 def _ends(spark: SparkSession, ledger: LedgerAtPosition) -> DataFrame:

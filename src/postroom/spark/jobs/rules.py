@@ -163,9 +163,11 @@ class _Reader:
             self._wrong((*path, "name"), f"a name has at most {MAX_NAME_CHARS} printable characters")
         if not texts["when"]:
             self._wrong((*path, "when"), f"rule {name!r} has no `when`: an expression of Spark SQL, or true")
+        *others, last = ACTIONS
         if texts["action"] not in ACTIONS:
             self._wrong(
-                (*path, "action"), f"rule {name!r}: action is {texts['action']!r}, must be {_one_of(ACTIONS)}"
+                (*path, "action"),
+                f"rule {name!r}: action is {texts['action']!r}, must be {', '.join(others)} or {last}",
             )
         elif texts["action"] == FORWARD and not texts["to"]:
             self._wrong((*path, "action"), f"rule {name!r} forwards and has no `to`, the queue")
@@ -183,8 +185,3 @@ class _Reader:
                     f"{self._source}, line {rule.line}: rule {rule.name!r} has its name from line {line}"
                 )
             known.setdefault(rule.name, rule.line)
-
-
-def _one_of(words: Iterable[str]) -> str:
-    *others, last = words
-    return f"{', '.join(others)} or {last}"

@@ -4,14 +4,14 @@ import re
 from typing import Final
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import BooleanType, StructType
 
 from postroom.manager.administration.message_jobs import DISCARD
 from postroom.spark.jobs.contents import CONTENT_COLUMNS, with_contents
 from postroom.spark.jobs.errors import RulesInvalid
-from postroom.spark.jobs.plan_builder import KEPT_COLUMNS, RULE_COLUMN, Decision
+from postroom.spark.jobs.plan_builder import KEPT_COLUMNS, RULE_COLUMN
 from postroom.spark.jobs.queued_messages import (
     REASON_COLUMNS,
     STATE_COLUMNS,
@@ -25,18 +25,13 @@ from postroom.spark.messages.schema import EVENT_COLUMNS, FULL_SCHEMA, messages_
 _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
 
 
-def columns_of_rules() -> StructType:
-    """What rules can speak of: the columns of messages, and how and why a message is there."""
-    columns = {**STATE_COLUMNS, **REASON_COLUMNS}
-    own = [field for field in messages_struct(FULL_SCHEMA).fields if field.name not in columns]
-    return StructType([*own, *fields_of(columns)])
-
-
 def check_rules(spark: SparkSession, rules: Rules) -> None:
     """Whether Spark can make sense of every rule. Raises ``RulesInvalid``, with a line for each that it
-    can't.
+    can't. They can speak of the columns of messages, and of how and why a message is there.
     """
-    empty = spark.createDataFrame([], columns_of_rules())
+    columns = {**STATE_COLUMNS, **REASON_COLUMNS}
+    own = [field for field in messages_struct(FULL_SCHEMA).fields if field.name not in columns]
+    empty = spark.createDataFrame([], StructType([*own, *fields_of(columns)]))
     wrong = [rules.line(rule, why) for rule in rules.rules if (why := _why_not(empty, rule))]
     if wrong:
         raise RulesInvalid("\n".join(wrong))
@@ -50,19 +45,9 @@ def _why_not(empty: DataFrame, rule: Rule) -> str:
             return f"`when` is {kind.simpleString()}, must be boolean: {rule.when}"
         _ = empty.where(F.expr(rule.when)).schema
     except (AnalysisException, ParseException) as error:
-        return _in_one_line(error)
+        text = _SQL_STATE.sub("", str(error)).strip()
+        return " ".join(text.split("\n== SQL", 1)[0].split())  # without the plan that it says it about
     return ""
-
-
-def _in_one_line(error: Exception) -> str:
-    """What Spark says, without the plan that it says it about."""
-    text = _SQL_STATE.sub("", str(error)).strip()
-    return " ".join(text.split("\n== SQL", 1)[0].split())
-
-
-def decisions_of(rules: Rules) -> list[Decision]:
-    """What each rule does, in their order."""
-    return [Decision(rule.name, rule.action, rule.to) for rule in rules.rules]
 
 
 def decided(
@@ -76,7 +61,8 @@ def decided(
     contents = contents_for(names, keeps and DISCARD in rules.actions())
     rows = with_contents(rows, ledger.place(), ledger.ledger_id, contents)
     rows = rows.withColumns({"ledger_id": F.lit(ledger.ledger_id), "queue": F.lit(queue)})
-    return rows.withColumn(RULE_COLUMN, _which(rules.rules))
+    cases = [F.when(F.expr(rule.when), F.lit(number)) for number, rule in enumerate(rules.rules)]
+    return rows.withColumn(RULE_COLUMN, F.coalesce(*cases).cast("int"))
 
 
 def contents_for(names: set[str], keeps: bool) -> list[str]:
@@ -93,9 +79,3 @@ def names_in(rules: tuple[Rule, ...]) -> set[str]:
     words = {word.lower() for rule in rules for word in re.findall(r"\w+", rule.when)}
     known = {*CONTENT_COLUMNS, *EVENT_COLUMNS, *STATE_COLUMNS, *REASON_COLUMNS}
     return {name for name in known if name.lower() in words}
-
-
-def _which(rules: tuple[Rule, ...]) -> Column:
-    """The index of the first rule that is true; null if none is."""
-    cases = [F.when(F.expr(rule.when), F.lit(number)) for number, rule in enumerate(rules)]
-    return F.coalesce(*cases).cast("int")

@@ -21,15 +21,7 @@ MAX_GENERATIONS: Final = 1000
 """A chain of parents is followed so far: what was dead-lettered and replayed 500 times has all of it."""
 
 ANCESTRY_COLUMNS: Final = frozenset(
-    [
-        "message_id",
-        "correlation_id",
-        "group_id",
-        "group_sequence",
-        "creation",
-        "root_serial",
-        "root_queue_id",
-    ]
+    ["message_id", "correlation_id", "group_id", "group_sequence", "creation", "root_serial", "root_queue_id"]
 )
 """The columns of events that are told here."""
 
@@ -38,14 +30,8 @@ ROOT_QUEUE: Final = "root_queue"
 
 _OFFSETS: Final = ("message_id_offset", "correlation_id_offset", "group_id_offset")
 _PLAIN: Final = (
-    "message_id_len",
-    "message_id_type",
-    "correlation_id_len",
-    "correlation_id_type",
-    "group_id_len",
-    "group_sequence",
-    "unique_id_len",
-    "creation_us",
+    *("message_id_len", "message_id_type", "correlation_id_len", "correlation_id_type"),
+    *("group_id_len", "group_sequence", "unique_id_len", "creation_us"),
 )
 _HEADER_FIELDS: Final = ("message_id_type", "correlation_id_type", "group_id_len", "creation_us")
 """An arrival that says none of these was written without the ids of its message."""

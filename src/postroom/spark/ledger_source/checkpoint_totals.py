@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from postroom.ledger.reading.carried_entries import Carried
 from postroom.spark.ledger_source.state_names import OUTCOMES
 
@@ -17,17 +19,12 @@ class CheckpointTotals:
 
     def to_json(self) -> dict[str, object]:
         """``{"position": 812, "totals": {"<queue>": [arrivals, [ends by outcome]]}}``."""
-        totals = {str(queue): [arrived, list(ended)] for queue, (arrived, ended) in self.totals.items()}
-        return {"position": self.position, "totals": totals}
+        return {"position": self.position, "totals": msgspec.to_builtins(self.totals, str_keys=True)}
 
     @classmethod
     def from_json(cls, decoded: Mapping[str, Any]) -> "CheckpointTotals":
         """The inverse of `to_json`."""
-        totals = {
-            int(queue): (int(arrived), tuple(map(int, ended)))
-            for queue, (arrived, ended) in decoded["totals"].items()
-        }
-        return cls(decoded["position"], totals)
+        return msgspec.convert(decoded, cls, strict=False)
 
 
 def totals_of(carried: Carried | None) -> CheckpointTotals | None:

@@ -8,23 +8,21 @@ are spread over the whole entry.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum, IntFlag
-from typing import Any, Final
+from enum import IntEnum
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.ledger.fold.fold import survives
 from postroom.ledger.format.expand import ARRIVAL_RECORD, Rows
+from postroom.ledger.format.layout import Array
 from postroom.ledger.format.records import ArrivalFlag, RecordType, TransitionFlag
 from postroom.model.codes import DelayCause, Event, HolderKind, IdType, Outcome, State
 from postroom.spark.ledger_source.ancestry import ROOT_QUEUE, ROOT_SERIAL
 from postroom.spark.ledger_source.ids import heap_strings, id_text, utf8
 from postroom.spark.ledger_source.names import Coded, Known, Names, repeated, same
-
-Array = npt.NDArray[Any]
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
@@ -33,18 +31,20 @@ LONG_BYTES: Final = 8
 REFUSAL: Final = "refusal"
 """The `record` of rows that tell of no entry: a message was refused, and its sender wanted no answer."""
 
+ACT: Final = "act"
+"""`record` and `event` of rows that tell of no entry: an act of an administrator, or a refusal."""
+
 Build = Callable[[Rows, Known], pa.Array | Coded]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the events table; ``build`` makes its array, ``arrival_only`` ones are null elsewhere."""
+    """One column of the events table; ``build`` makes its array."""
 
     name: str
     type: pa.DataType
     comment: str
     build: Build
-    arrival_only: bool = False
 
 
 def batch(rows: Rows, known: Known, schema: pa.Schema) -> pa.RecordBatch:
@@ -57,7 +57,7 @@ def batch(rows: Rows, known: Known, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _array(column: Column, rows: Rows, known: Known, kind: pa.DataType) -> pa.Array:
-    if column.arrival_only and rows.arrivals is None:
+    if column.name in ARRIVAL_ONLY and rows.arrivals is None:
         return repeated(None, kind, len(rows))
     made = column.build(rows, known)
     is_coded = pa.types.is_dictionary(kind)
@@ -67,14 +67,6 @@ def _array(column: Column, rows: Rows, known: Known, kind: pa.DataType) -> pa.Ar
 
 
 # --- builders -------------------------------------------------------------------------------------
-
-
-def _ledger_id(rows: Rows, known: Known) -> Coded:
-    return same(known.ledger_id, len(rows))
-
-
-def _epoch(rows: Rows, known: Known) -> pa.Array:
-    return pa.array(np.full(len(rows), known.epoch, np.int32))
 
 
 def _long(values: Array) -> pa.Array:
@@ -112,31 +104,14 @@ def _int(values: Array) -> pa.Array:
     return pa.array(values.astype(np.int32))
 
 
-def _parent(field: str) -> Build:
-    """A field that speaks of the entry's parent; null for what came through a channel."""
+def _if(received: bool, field: str) -> Build:
+    """A field of arrivals that came through a channel, or of the others; null elsewhere."""
 
     def build(rows: Rows, known: Known) -> pa.Array:
-        return _long_or_null(np.where(rows["flags"] & ArrivalFlag.RECEIVED, 0, rows[field]))
+        came = (rows["flags"] & ArrivalFlag.RECEIVED) != 0
+        return _long_or_null(np.where(came == received, rows[field], 0))
 
     return build
-
-
-def _origin(field: str) -> Build:
-    """A field that speaks of where a message came from through a channel; null for others."""
-
-    def build(rows: Rows, known: Known) -> pa.Array:
-        return _long_or_null(np.where(rows["flags"] & ArrivalFlag.RECEIVED, rows[field], 0))
-
-    return build
-
-
-def _root(field: str, own: str) -> Build:
-    """What `ancestry` tells of the root; where it tells nothing, the entry is its own."""
-    return lambda rows, known: _long(rows.columns.get(field, rows[own]))
-
-
-def _survives(flags: Array) -> pa.Array:
-    return pa.array(survives(flags))
 
 
 def _flag(mask: int) -> Callable[[Array], pa.Array]:
@@ -147,12 +122,12 @@ def _code_names(codes: type[IntEnum], none: str | None) -> Callable[[Array], Cod
     return Names({code.value: none if code.value == 0 else code.name.lower() for code in codes}).of
 
 
-def flag_names(flags: type[IntFlag], value: int) -> str | None:
-    """A set of flags as ``a+b``, None when it is empty."""
-    return "+".join(str(flag.name).lower() for flag in flags if flag and value & flag) or None
-
-
-_CAUSES: Final = Names({value: flag_names(DelayCause, value) for value in range(256)})
+_CAUSES: Final = Names(
+    {
+        value: "+".join(str(cause.name).lower() for cause in DelayCause if cause and value & cause) or None
+        for value in range(256)
+    }
+)
 
 
 def _sent(rows: Rows, known: Known) -> pa.Array:
@@ -163,6 +138,14 @@ def _sent(rows: Rows, known: Known) -> pa.Array:
 
 def _reason(rows: Rows, known: Known) -> pa.Array:
     """The JSON that a rejection or dead-letter event carries; null elsewhere."""
+    return pa.nulls(len(rows), pa.string()) if _are(rows, RecordType.ADMINISTRATIVE_ACT) else _details(rows)
+
+
+def _act(rows: Rows, known: Known) -> pa.Array | Coded:
+    return _details(rows) if _are(rows, RecordType.ADMINISTRATIVE_ACT) else same(None, len(rows))
+
+
+def _details(rows: Rows) -> pa.Array:
     transitions = rows.transitions
     has_detail = None if transitions is None else transitions["detail_len"] > 0
     if transitions is None or has_detail is None or not has_detail.any():
@@ -187,6 +170,7 @@ _RECORDS: Final = Names(
         RecordType.GROUP_EVENT: "group",
         RecordType.DECISION: "decision",
         RecordType.MESSAGE_REFUSED: REFUSAL,
+        RecordType.ADMINISTRATIVE_ACT: ACT,
     }
 )
 
@@ -196,31 +180,35 @@ def _record(rows: Rows, known: Known) -> Coded:
     return _RECORDS.of(np.full(len(rows), kinds, np.uint8) if isinstance(kinds, int) else kinds)
 
 
-def _holder(rows: Rows, known: Known) -> Coded:
-    if _are_refusals(rows):
-        return known.producers.of(rows["holder"])
-    return _of_holder(rows, known, "name")
+def _are(rows: Rows, kind: RecordType) -> bool:
+    """Whether all rows were made of such records: those without an entry come in blocks of their own."""
+    return isinstance(rows.record, int) and rows.record == kind
 
 
-def _are_refusals(rows: Rows) -> bool:
-    return isinstance(rows.record, int) and rows.record == RecordType.MESSAGE_REFUSED
+_EVENT: Final = _code_names(Event, "none")
+
+
+def _event(rows: Rows, known: Known) -> Coded:
+    if _are(rows, RecordType.ADMINISTRATIVE_ACT):
+        return same(ACT, len(rows))
+    return _EVENT(rows["event"])
 
 
 def _of_holder(rows: Rows, known: Known, field: str) -> Coded:
     if not rows["holder"].any():
         return same(None, len(rows))
-    return known.of_holder(field).of(rows["holder"])
+    return known.details("holder", field).of(rows["holder"])
 
 
 def _of_either(field: str) -> Build:
     """What is said of the producer of an arrival, of the holder elsewhere."""
 
     def build(rows: Rows, known: Known) -> Coded:
-        if _are_refusals(rows):
-            return known.of_producer(field).of(rows["holder"])
+        if _are(rows, RecordType.MESSAGE_REFUSED):
+            return known.details("producer", field).of(rows["holder"])
         if rows.arrivals is None:
             return _of_holder(rows, known, field)
-        return known.of_producer(field).of(rows["producer"])
+        return known.details("producer", field).of(rows["producer"])
 
     return build
 
@@ -233,13 +221,13 @@ def _channel(rows: Rows, known: Known) -> pa.Array | Coded:
     return _of_holder(rows, known, "channel")
 
 
-def _luwid(rows: Rows, known: Known) -> Coded:
-    if rows.arrivals is not None:
-        return same(None, len(rows))
-    return _of_holder(rows, known, "luwid")
-
-
 # --- ids ------------------------------------------------------------------------------------------
+
+
+def _group_id(rows: Rows, known: Known) -> pa.Array:
+    length = rows["group_id_len"]
+    kind = np.where(length > 0, IdType.STRING, IdType.NONE).astype(np.uint8)
+    return id_text(rows.names, rows["group_id_offset"], length, kind)
 
 
 def _id_text(field: str) -> Build:
@@ -249,30 +237,21 @@ def _id_text(field: str) -> Build:
     return build
 
 
-def _group_id(rows: Rows, known: Known) -> pa.Array:
-    length = rows["group_id_len"]
-    kind = np.where(length > 0, IdType.STRING, IdType.NONE).astype(np.uint8)
-    return id_text(rows.names, rows["group_id_offset"], length, kind)
-
-
-def _group_sequence(rows: Rows, known: Known) -> pa.Array:
-    return pa.array(rows["group_sequence"].astype(np.int64), mask=rows["group_id_len"] == 0)
-
-
 # --- the table ------------------------------------------------------------------------------------
 
 
-def _arrival(name: str, kind: pa.DataType, comment: str, build: Build) -> Column:
-    return Column(name, kind, comment, build, arrival_only=True)
-
-
-COLUMNS: Final[tuple[Column, ...]] = (
-    Column("ledger_id", pa.string(), "The ledger's own id (UUID)", _ledger_id),
+_OF_EVENTS: Final = (
+    Column(
+        "ledger_id",
+        pa.string(),
+        "The ledger's own id (UUID)",
+        lambda rows, known: same(known.ledger_id, len(rows)),
+    ),
     Column(
         "epoch",
         pa.int32(),
         "The broker run that wrote the record, counted from 1",
-        _epoch,
+        lambda rows, known: pa.array(np.full(len(rows), known.epoch, np.int32)),
     ),
     Column(
         "position", pa.int64(), "The record's position: dense, from 1, never reused", _row("position", _long)
@@ -287,7 +266,8 @@ COLUMNS: Final[tuple[Column, ...]] = (
         "record",
         pa.string(),
         "Which record the row is from: arrival, entry, group, decision, refusal (a message whose sender "
-        "wanted no answer was refused: no entry, queue_id 0); null if older than the history",
+        "wanted no answer was refused: no entry, queue_id 0), act (likewise no entry: see `act`); null if "
+        "older than the history",
         _record,
     ),
     Column("serial", pa.int64(), "The message: position of its arrival record", _row("serial", _long)),
@@ -297,8 +277,8 @@ COLUMNS: Final[tuple[Column, ...]] = (
     Column(
         "event",
         pa.string(),
-        "What happened, e.g. put, acquire, confirm",
-        _row("event", _code_names(Event, "none")),
+        "What happened, e.g. put, acquire, confirm; act: somebody changed something, or was refused",
+        _event,
     ),
     Column(
         "from_state",
@@ -322,7 +302,11 @@ COLUMNS: Final[tuple[Column, ...]] = (
         "holder",
         pa.string(),
         "The holder's name; of an XA branch its Xid, of a refusal the producer",
-        _holder,
+        lambda rows, known: (
+            known.producers.of(rows["holder"])
+            if _are(rows, RecordType.MESSAGE_REFUSED)
+            else _of_holder(rows, known, "name")
+        ),
     ),
     Column(
         "container",
@@ -342,83 +326,97 @@ COLUMNS: Final[tuple[Column, ...]] = (
         "The channel that an arrival came through; elsewhere the one that holds or took the entry",
         _channel,
     ),
-    Column("luwid", pa.string(), "The batch of a sending channel that holds or took the entry", _luwid),
+    Column(
+        "luwid",
+        pa.string(),
+        "The batch of a sending channel that holds or took the entry",
+        lambda rows, known: (
+            _of_holder(rows, known, "luwid") if rows.arrivals is None else same(None, len(rows))
+        ),
+    ),
     Column("due", TIMESTAMP, "End of a delay that begins here", _row("due_us", _time_or_null)),
     Column("delivery_delta", pa.int32(), "Added to the delivery count", _row("delivery_delta", _int)),
     Column("failure_delta", pa.int32(), "Added to the failure count", _row("failure_delta", _int)),
     Column("sent", pa.bool_(), "The delivery had been on the wire", _sent),
     Column("reason", pa.string(), "Why, as JSON (condition, description), where one was given", _reason),
-    _arrival(
+)
+_OF_ARRIVALS: Final = (
+    Column(
         "producer_id",
         pa.int64(),
         "Who sent it; null for the broker itself",
         _row("producer", _long_or_null),
     ),
-    _arrival("producer", pa.string(), "The producer's name", _names_of("producers", "producer")),
-    _arrival("message_id", pa.string(), "AMQP message-id as text", _id_text("message_id")),
-    _arrival("correlation_id", pa.string(), "AMQP correlation-id as text", _id_text("correlation_id")),
-    _arrival("group_id", pa.string(), "AMQP group-id", _group_id),
-    _arrival("group_sequence", pa.int64(), "AMQP group-sequence; null outside a group", _group_sequence),
-    _arrival("priority", pa.int32(), "0 to 9", _row("priority", _int)),
-    _arrival("durable", pa.bool_(), "Persistence was asked for", _row("flags", _flag(ArrivalFlag.DURABLE))),
-    _arrival(
+    Column("producer", pa.string(), "The producer's name", _names_of("producers", "producer")),
+    Column("message_id", pa.string(), "AMQP message-id as text", _id_text("message_id")),
+    Column("correlation_id", pa.string(), "AMQP correlation-id as text", _id_text("correlation_id")),
+    Column("group_id", pa.string(), "AMQP group-id", _group_id),
+    Column(
+        "group_sequence",
+        pa.int64(),
+        "AMQP group-sequence; null outside a group",
+        lambda rows, known: pa.array(rows["group_sequence"].astype(np.int64), mask=rows["group_id_len"] == 0),
+    ),
+    Column("priority", pa.int32(), "0 to 9", _row("priority", _int)),
+    Column("durable", pa.bool_(), "Persistence was asked for", _row("flags", _flag(ArrivalFlag.DURABLE))),
+    Column(
         "stored",
         pa.bool_(),
         "It survives a restart: its body is in the ledger, and not for readers alone",
-        _row("flags", _survives),
+        _row("flags", lambda flags: pa.array(survives(flags))),
     ),
-    _arrival("adverse", pa.bool_(), "Put by the broker itself", _row("flags", _flag(ArrivalFlag.ADVERSE))),
-    _arrival("body_bytes", pa.int64(), "Size of the stored sections", _row("body_len", _long)),
-    _arrival("expiry", TIMESTAMP, "When it expires; null never", _row("expiry_us", _time_or_null)),
-    _arrival("creation", TIMESTAMP, "The producer's creation-time", _row("creation_us", _time_or_null)),
-    _arrival(
+    Column("adverse", pa.bool_(), "Put by the broker itself", _row("flags", _flag(ArrivalFlag.ADVERSE))),
+    Column("body_bytes", pa.int64(), "Size of the stored sections", _row("body_len", _long)),
+    Column("expiry", TIMESTAMP, "When it expires; null never", _row("expiry_us", _time_or_null)),
+    Column("creation", TIMESTAMP, "The producer's creation-time", _row("creation_us", _time_or_null)),
+    Column(
         "body_serial",
         pa.int64(),
         "Whose body it shares; its own serial else",
         _row("body_serial", _long),
     ),
-    _arrival("parent_serial", pa.int64(), "The entry it was made from", _parent("parent_serial")),
-    _arrival(
+    Column("parent_serial", pa.int64(), "The entry it was made from", _if(False, "parent_serial")),
+    Column(
         "parent_queue_id",
         pa.int64(),
         "That entry's queue; without a parent the topic that it was published to",
-        _parent("parent_queue"),
+        _if(False, "parent_queue"),
     ),
-    _arrival(
+    Column(
         "root_serial",
         pa.int64(),
         "The entry at the beginning of its chain of parents, as far as the history tells: its own serial"
         " where it was made of none",
-        _root(ROOT_SERIAL, "serial"),
+        lambda rows, known: _long(rows.columns.get(ROOT_SERIAL, rows["serial"])),
     ),
-    _arrival("root_queue_id", pa.int64(), "That entry's queue", _root(ROOT_QUEUE, "queue")),
-    _arrival(
+    Column(
+        "root_queue_id",
+        pa.int64(),
+        "That entry's queue",
+        lambda rows, known: _long(rows.columns.get(ROOT_QUEUE, rows["queue"])),
+    ),
+    Column(
         "origin_ledger_id",
         pa.string(),
         "The sender's ledger, of what came through a channel",
         _names_of("origins", "producer"),
     ),
-    _arrival("origin_serial", pa.int64(), "Its serial in that ledger", _origin("parent_serial")),
-    _arrival("sequence", pa.int64(), "Its number in the channel's sequence", _origin("parent_queue")),
+    Column("origin_serial", pa.int64(), "Its serial in that ledger", _if(True, "parent_serial")),
+    Column("sequence", pa.int64(), "Its number in the channel's sequence", _if(True, "parent_queue")),
 )
 
+_OF_ACTS: Final = Column(ACT, pa.string(), "On rows of acts: what the table `acts` is made of, as JSON", _act)
+
+COLUMNS: Final[tuple[Column, ...]] = (*_OF_EVENTS, *_OF_ARRIVALS, _OF_ACTS)
+
 NEVER_NULL: Final = frozenset(
-    [
-        "ledger_id",
-        "epoch",
-        "position",
-        "ordinal",
-        "serial",
-        "queue_id",
-        "time",
-        "event",
-        "from_state",
-        "to_state",
-        "delivery_delta",
-        "failure_delta",
-        "sent",
-    ]
+    {
+        *("ledger_id", "epoch", "position", "ordinal", "serial", "queue_id", "time", "event"),
+        *("from_state", "to_state", "delivery_delta", "failure_delta", "sent"),
+    }
 )
 """Every row has a value of these."""
+ARRIVAL_ONLY: Final = frozenset(column.name for column in _OF_ARRIVALS)
+"""Null on rows of other events."""
 COLUMN_BY_NAME: Final = {column.name: column for column in COLUMNS}
 EVENTS_SCHEMA: Final = pa.schema([pa.field(column.name, column.type) for column in COLUMNS])

@@ -1,16 +1,15 @@
 """Pieces of a heap as Arrow arrays: message, correlation and group ids, and other texts."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from postroom.ledger.format.layout import Array
 from postroom.model.codes import IdType
-
-Array = npt.NDArray[Any]
 
 INLINE_BYTES: Final = 12
 """Strings up to this length live inside an Arrow string view; longer ones are a reference into a buffer."""
@@ -66,7 +65,7 @@ def id_text(heap: npt.NDArray[np.uint8], at: Array, length: Array, kind: Array) 
             continue
         mask = kind == one
         raw = heap_strings(heap, at[mask], length[mask], pa.binary())
-        text = pc.replace_with_mask(text, pa.array(mask), _ID_TEXT.get(int(one), _hex)(raw))
+        text = pc.replace_with_mask(text, pa.array(mask), _ID_TEXT.get(int(one), _HEX)(raw))
     return text
 
 
@@ -81,24 +80,19 @@ def utf8(raw: pa.Array) -> pa.Array:
         return pa.array([value.decode("utf-8", "replace") for value in raw.to_pylist()], pa.string())
 
 
-def _hex(raw: pa.Array) -> pa.Array:
-    return pa.array([value.hex() for value in raw.to_pylist()], pa.string())
+def _each(text: Callable[[bytes], str]) -> Callable[[pa.Array], pa.Array]:
+    """The text of each value."""
+    return lambda raw: pa.array([text(value) for value in raw.to_pylist()], pa.string())
 
 
-def _uuid(raw: pa.Array) -> pa.Array:
-    return pa.array([_dashed(value.hex()) for value in raw.to_pylist()], pa.string())
-
-
-def _dashed(digits: str) -> str:
+def _dashed(value: bytes) -> str:
+    digits = value.hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def _number(raw: pa.Array) -> pa.Array:
-    return pa.array([str(int.from_bytes(value, "big")) for value in raw.to_pylist()], pa.string())
-
-
+_HEX: Final = _each(bytes.hex)
 _ID_TEXT: Final[dict[int, Callable[[pa.Array], pa.Array]]] = {
     IdType.STRING: utf8,
-    IdType.UUID: _uuid,
-    IdType.ULONG: _number,
+    IdType.UUID: _each(_dashed),
+    IdType.ULONG: _each(lambda value: str(int.from_bytes(value, "big"))),
 }

@@ -3,16 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from postroom.ledger.format.layout import Array
 from postroom.ledger.reading.definitions import Definitions
-
-Array = npt.NDArray[Any]
 
 TEXT_CODES: Final = pa.dictionary(pa.int32(), pa.string())
 """The type of few texts that come again and again, where they need not be plain."""
@@ -98,14 +97,12 @@ class Coded:
         return pa.DictionaryArray.from_arrays(pa.array(numbers, mask=none if none.any() else None), texts)
 
 
+_one: Final = lru_cache(maxsize=64)(lambda text: Names({0: text}))
+
+
 def same(text: str | None, count: int) -> Coded:
     """One text many times."""
     return Coded(_one(text), None, 0, count)
-
-
-@lru_cache(maxsize=64)
-def _one(text: str | None) -> Names:
-    return Names({0: text})
 
 
 def repeated(value: str | int | None, kind: pa.DataType, count: int) -> pa.Array:
@@ -133,6 +130,7 @@ class Known:
         self.ledger_id: Final = str(UUID(bytes=ledger_id))
         self.epoch: Final = epoch
         self._definitions: Final = definitions
+        self._details: Final[dict[tuple[str, str], Names]] = {}
 
     @cached_property
     def queues(self) -> Names:
@@ -155,25 +153,12 @@ class Known:
         channels = self._definitions.receiving_channels
         return Names({number: str(UUID(hex=ledger)) for number, (_, ledger) in channels.items() if ledger})
 
-    def of_holder(self, field: str) -> Names:
-        """What is said of holders under `field` of their details."""
-        return self._from_details("holder", field)
-
-    def of_producer(self, field: str) -> Names:
-        """What is said of producers under `field` of their details."""
-        return self._from_details("producer", field)
-
-    def _from_details(self, who: str, field: str) -> Names:
-        names = self._tables.get((who, field))
+    def details(self, who: Literal["holder", "producer"], field: str) -> Names:
+        """What is said of holders or producers under `field` of their details."""
+        names = self._details.get((who, field))
         if names is None:
-            details = self._definitions.holder_details
-            if who == "producer":
-                details = self._definitions.producer_details
+            details: Mapping[int, Mapping[str, Any]] = getattr(self._definitions, f"{who}_details")
             texts = {number: detail.get(field) for number, detail in details.items()}
             names = Names({number: str(text) for number, text in texts.items() if text})
-            self._tables[who, field] = names
+            self._details[who, field] = names
         return names
-
-    @cached_property
-    def _tables(self) -> dict[tuple[str, str], Names]:
-        return {}

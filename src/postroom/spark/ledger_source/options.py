@@ -78,22 +78,22 @@ def read_options(
         raise SourceOptionError(wrong)
     reader = OptionReader(options, SourceOptionError)
     read = SourceOptions(
-        _uris(reader),
-        reader.text("token"),
-        reader.text("cache"),
-        _start(reader),
-        reader.number("fromPosition"),
-        reader.number("toPosition"),
-        _time(reader, "fromTime"),
-        _time(reader, "toTime"),
-        _queues(reader),
-        reader.number("maxRows"),
-        reader.number("maxBytes"),
-        reader.number("partitionRecords"),
-        reader.flag("carried"),
-        reader.flag("pushdown"),
-        reader.flag("failOnDataLoss", True),
-        reader.choice("onMissingLedger", (FAIL, DROP)) == DROP,
+        uris=_uris(reader),
+        token=reader.text("token"),
+        cache=reader.text("cache"),
+        start=_start(reader),
+        first=reader.number("fromPosition"),
+        last=reader.number("toPosition"),
+        from_time_us=_time(reader, "fromTime"),
+        to_time_us=_time(reader, "toTime"),
+        queues=_queues(reader),
+        max_rows=reader.number("maxRows"),
+        max_bytes=reader.number("maxBytes"),
+        partition_records=reader.number("partitionRecords"),
+        carried=reader.flag("carried"),
+        pushdown=reader.flag("pushdown"),
+        fail_on_data_loss=reader.flag("failOnDataLoss", True),
+        drop_missing_ledger=reader.choice("onMissingLedger", (FAIL, DROP)) == DROP,
     )
     _check_ranges(read)
     return read

@@ -3,30 +3,30 @@ would be as if it were empty. Needs no Spark."""
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from postroom.ledger.reading.definitions import Definitions
 from postroom.manager.kernel.options import KIND_QUEUE, KIND_TOPIC
 from postroom.spark.data_source.errors import SourceOptionError
 from postroom.spark.data_source.option_names import nearest
 from postroom.spark.ledger_source.options import SourceOptions
-from postroom.spark.places.place import Place, Slice, Snapshot
-
-if TYPE_CHECKING:
-    from postroom.ledger.reading.definitions import Definitions
-    from postroom.spark.ledger_source.ranges import Seen
+from postroom.spark.places.place import Place, Seen, Slice, Snapshot
 
 SHOWN_NAMES: Final = 20
 """So many are named in an error."""
 
 
-def check_queues(options: SourceOptions, seen: Mapping[str, "Seen"]) -> None:
+def check_queues(options: SourceOptions, seen: Mapping[str, Seen]) -> None:
     """Whether a ledger knows each of the queues that are asked for; those that were deleted, too, as long as
     there is history of them. Raises ``SourceOptionError``."""
     missing = set(options.queues or ())
     known: set[str] = set()
     for one in seen.values() if missing else ():
         for definitions in _definitions(one.place, one.snapshot):
-            _refuse_topics(missing, definitions)
+            for number, definition in definitions.queues.items():
+                name, is_there = definition.get("name"), number not in definitions.deleted_queues
+                if name in missing and is_there and definition.get("kind") == KIND_TOPIC:
+                    raise SourceOptionError(_topic(str(name), definitions))
             names = set(definitions.holding_names.values())
             missing -= names
             known |= names
@@ -48,7 +48,7 @@ def kinds_now(place: Place, snapshot: Snapshot) -> dict[str, str]:
     return {}
 
 
-def _definitions(place: Place, snapshot: Snapshot) -> Iterator["Definitions"]:
+def _definitions(place: Place, snapshot: Snapshot) -> Iterator[Definitions]:
     """What each file of a look defines, the newest first."""
     for segment in reversed(snapshot.segments):
         last = min(segment.last_position, snapshot.durable_through)
@@ -57,15 +57,7 @@ def _definitions(place: Place, snapshot: Snapshot) -> Iterator["Definitions"]:
             yield from (definitions for _, definitions in place.read(Slice(place, segment, last, last, hint)))
 
 
-def _refuse_topics(wanted: set[str], definitions: "Definitions") -> None:
-    for number, definition in definitions.queues.items():
-        name = definition.get("name")
-        is_topic = definition.get("kind") == KIND_TOPIC and number not in definitions.deleted_queues
-        if is_topic and name in wanted:
-            raise SourceOptionError(_topic(str(name), definitions))
-
-
-def _topic(name: str, definitions: "Definitions") -> str:
+def _topic(name: str, definitions: Definitions) -> str:
     """How a topic's messages are read."""
     gone = definitions.deleted_queues
     current = {number: one for number, one in definitions.queues.items() if number not in gone}

@@ -19,7 +19,7 @@ from postroom.spark.ledger_source.options import LATEST, SourceOptions
 from postroom.spark.ledger_source.positions import BEGINNING, Position, Positions, check, position_in
 from postroom.spark.ledger_source.queue_names import check_queues
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places.place import Place, Slice, Snapshot
+from postroom.spark.places.place import Place, Seen, Slice, Snapshot, snapshots_of
 from postroom.spark.places.slices import plan, plan_parts
 
 T = TypeVar("T")
@@ -47,38 +47,16 @@ class LedgerMissing(LedgerError):
         )
 
 
-class LedgerTwice(LedgerError):
-    """Two paths lead to one ledger."""
-
-    def __init__(self, ledger_id: str, first: str, second: str) -> None:
-        super().__init__(f"{first} and {second} are both ledger {ledger_id}; name one of them")
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A place and what it shows."""
-
-    place: Place
-    snapshot: Snapshot
-
-
-def snapshots_of(places: Iterable[Place]) -> dict[str, Seen]:
-    """A look at each place, by ledger id. Raises ``LedgerTwice`` and what looks raise."""
-    seen: dict[str, Seen] = {}
-    for place in places:
-        snapshot = place.snapshot()
-        other = seen.get(snapshot.ledger_id)
-        if other is not None:
-            raise LedgerTwice(snapshot.ledger_id, other.place.uri, place.uri)
-        seen[snapshot.ledger_id] = Seen(place, snapshot)
-    return seen
-
-
 # --- bounds ---------------------------------------------------------------------------------------
 
 
 def position_at(place: Place, snapshot: Snapshot, time_us: int) -> int:
     """The first position whose record is not older than a time; the one behind the last if none is."""
+
+    def first_at(records: Array) -> int:
+        times = records["time_us"]
+        return bisect_left(range(len(records)), time_us, key=lambda index: int(times[index]))
+
     for segment in snapshot.segments:
         if segment.record_count and segment.last_time_us >= time_us:
             for piece in plan(
@@ -88,16 +66,11 @@ def position_at(place: Place, snapshot: Snapshot, time_us: int) -> int:
                     int(records["position"][at])
                     for chunk, _ in place.read(piece)
                     for records in (chunk.arrivals, chunk.transitions)
-                    if (at := _first_at(records, time_us)) < len(records)
+                    if (at := first_at(records)) < len(records)
                 ]
                 if found:
                     return min(found)
     return snapshot.durable_through + 1
-
-
-def _first_at(records: Array, time_us: int) -> int:
-    times = records["time_us"]
-    return bisect_left(range(len(records)), time_us, key=lambda index: int(times[index]))
 
 
 def first_wanted(options: SourceOptions, seen: Seen) -> int | None:
@@ -191,9 +164,7 @@ class Planner:
 
     def stop_here(self) -> None:
         """What is written from now on is not read any more: a run over what is available now."""
-        self._target = {
-            ledger_id: seen.snapshot.durable_through for ledger_id, seen in self.refresh().items()
-        }
+        self._target = {name: seen.snapshot.durable_through for name, seen in self.refresh().items()}
 
     def latest(self) -> dict[str, Position]:
         """How far each ledger goes, by the last look."""
@@ -265,7 +236,11 @@ class Planner:
 
     def _spans(self, start: Positions, end: Positions) -> tuple[list[tuple[Seen, int, int]], int]:
         """The first and last position of each ledger in a batch, and how many records a task is given."""
-        seen = self._seen_through(end)
+        seen = self._seen
+        if any(
+            name not in seen or seen[name].snapshot.durable_through < at.position for name, at in end.items()
+        ):
+            seen = self.refresh()
         self._require_all(start, seen)
         spans: list[tuple[Seen, int, int]] = []
         for ledger_id in sorted(set(start) & set(end) & set(seen)):
@@ -276,15 +251,6 @@ class Planner:
                 spans.append((seen[ledger_id], first.position + 1, last.position))
         total = sum(last - first + 1 for _, first, last in spans)
         return spans, self._options.records_a_partition(total)
-
-    def _seen_through(self, end: Positions) -> dict[str, Seen]:
-        """The last look if it reaches the end of a batch, else another."""
-        seen = self._seen
-        reaches = all(
-            ledger_id in seen and seen[ledger_id].snapshot.durable_through >= position.position
-            for ledger_id, position in end.items()
-        )
-        return seen if reaches else self.refresh()
 
     def _require_all(self, start: Positions, seen: Mapping[str, Seen]) -> None:
         missing = set(start) - set(seen)

@@ -44,34 +44,30 @@ def read_events(
         unknown = unknown_type(chunk)
         if known is None or definitions is not last:
             known, last = Known(segment.ledger_id, segment.epoch, definitions), definitions
-        for rows in chain(expand(chunk, definitions.routing_sets, in_kinds), refusals(chunk)):
+        for rows in chain(expand(chunk, definitions.routing_sets, in_kinds), without_entry(chunk)):
             unknown = _earlier(unknown, _unknown_code(rows))
             if unknown is not None:
                 rows = rows.where(rows["position"] < unknown.position)
             if queues is not None:
-                rows = _of_queues(rows, definitions, queues)
+                ids = [number for number, name in definitions.queue_names.items() if name in queues]
+                rows = rows.where(np.isin(rows["queue"], ids))
             if len(rows):
                 yield batch(ancestry.with_ancestry(rows) if ancestry else rows, known, schema)
         if unknown is not None:
             raise unknown
 
 
-def refusals(chunk: Chunk) -> Iterator[Rows]:
-    """Rows of messages that were refused without an answer: of no queue (its id is 0), and of no entry."""
-    refused = chunk.types == RecordType.MESSAGE_REFUSED
-    if refused.any():
-        rows = entry_rows(chunk.transitions.compress(refused), chunk.names)
-        yield replace(rows, record=int(RecordType.MESSAGE_REFUSED))
+def without_entry(chunk: Chunk) -> Iterator[Rows]:
+    """Rows of no entry and no queue (its id is 0): messages that were refused without an answer, and acts."""
+    for kind in (RecordType.MESSAGE_REFUSED, RecordType.ADMINISTRATIVE_ACT):
+        found = chunk.types == kind
+        if found.any():
+            yield replace(entry_rows(chunk.transitions.compress(found), chunk.names), record=int(kind))
 
 
 def _ancestry(place: Place, through: int, schema: pa.Schema) -> Ancestry | None:
     """Who tells of parents; None where no column asks for that."""
     return Ancestry(place, through) if ANCESTRY_COLUMNS & set(schema.names) else None
-
-
-def _of_queues(rows: Rows, definitions: Definitions, queues: frozenset[str]) -> Rows:
-    ids = [number for number, name in definitions.queue_names.items() if name in queues]
-    return rows.where(np.isin(rows["queue"], ids))
 
 
 _CODES: Final[Mapping[str, type[IntEnum]]] = {

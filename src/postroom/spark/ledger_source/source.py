@@ -29,9 +29,9 @@ from postroom.spark.ledger_source.columns import COLUMNS, NEVER_NULL
 from postroom.spark.ledger_source.options import SourceOptions, read_options
 from postroom.spark.ledger_source.pushdown import NOTHING_PUSHED, push
 from postroom.spark.ledger_source.queue_names import check_queues
-from postroom.spark.ledger_source.ranges import Seen, last_wanted, rows_of, snapshots_of, starting_position
+from postroom.spark.ledger_source.ranges import last_wanted, rows_of, starting_position
 from postroom.spark.ledger_source.record_batches import read_opening
-from postroom.spark.places.place import Place, Slice, Snapshot
+from postroom.spark.places.place import Place, Seen, Slice, Snapshot, snapshots_of
 from postroom.spark.places.slices import plan_parts
 
 
@@ -124,17 +124,10 @@ class LedgerBatchReader(DataSourceReader):
         for piece in partition.pieces:
             if isinstance(piece, Slice):
                 yield from rows_of(piece, arrow, options)
-            else:
-                yield from read_opening_rows(piece, arrow, options.queues)
-
-
-def read_opening_rows(
-    piece: OpeningSlice, schema: pa.Schema, queues: frozenset[str] | None
-) -> Iterator[pa.RecordBatch]:
-    """A row for each entry that is older than the history and alive; none where nothing tells of them."""
-    opening = read_opening(piece.place, piece.snapshot, schema, queues, piece.through)
-    if opening is not None:
-        yield from opening.rows.to_batches()
+                continue
+            opening = read_opening(piece.place, piece.snapshot, arrow, options.queues, piece.through)
+            if opening is not None:  # else nothing tells of what is older
+                yield from opening.rows.to_batches()
 
 
 class PushdownReader(LedgerBatchReader):

@@ -45,11 +45,8 @@ class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._planner: Planner | None = None
 
-    def __getstate__(self) -> SourceOptions:
-        return self._options
-
-    def __setstate__(self, options: SourceOptions) -> None:
-        self._options, self._planner = options, None
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._options,)
 
     @property
     def _plan(self) -> Planner:
@@ -97,12 +94,8 @@ class StreamReader(LedgerStream):
         super().__init__(options)
         self._schema = schema
 
-    def __getstate__(self) -> Any:
-        return self._options, self._schema
-
-    def __setstate__(self, state: Any) -> None:
-        super().__setstate__(state[0])
-        self._schema = state[1]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._options, self._schema)
 
     @in_task
     @made_ahead

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,16 +12,14 @@ from postroom.amqp.encoding import constructors as c
 from postroom.amqp.encoding import descriptors as d
 from postroom.amqp.errors import DecodeError
 from postroom.client.messages.message import MESSAGE_TYPE
+from postroom.ledger.format.layout import Array
 from postroom.spark.ledger_source.names import Names
-from postroom.spark.messages.heap import Heap, Values
+from postroom.spark.messages.heap import Heap, Mask, Values
 from postroom.spark.messages.schema import PROPERTY_COLUMNS, TIMESTAMP, TYPED, TYPED_MAP
 from postroom.spark.messages.texts import integers_of, kinds_of, strings_of, texts_of, value_at
 from postroom.spark.messages.values import FIRST_MS, LAST_MS, plain_json
 from postroom.spark.messages.walk import LISTS, Entries, Sections, codes, entries, fields
 from postroom.spark.messages.whole import JMS_TYPES, type_of_content
-
-Array = npt.NDArray[Any]
-Mask = npt.NDArray[np.bool_]
 
 _US_A_MS: Final = 1000
 _STRINGS: Final = codes(c.STRING_8, c.STRING_32)
@@ -76,7 +73,7 @@ class Columnar:
         index = _FIELDS.index(name)
         count = len(self.hard)
         if index >= len(self._properties):
-            return _no_values(count), np.zeros(count, np.bool_)
+            return Values.nulls(count), np.zeros(count, np.bool_)
         values = self._properties[index]
         there: Mask = allowed[values.code]
         if there.all():
@@ -86,12 +83,9 @@ class Columnar:
         return Values(np.where(there, values.code, c.NULL).astype(np.uint8), values.at, nothing), there
 
     def _string(self, name: str) -> pa.Array:
-        values, there = self._field(name, _STRINGS)
-        return self._strings(values, there)
-
-    def _symbol(self, name: str) -> pa.Array:
-        values, there = self._field(name, _SYMBOLS)
-        return self._strings(values, there, is_symbol=True)
+        """Type and encoding of the content are symbols."""
+        is_symbol = name.startswith("content_")
+        return self._strings(*self._field(name, _SYMBOLS if is_symbol else _STRINGS), is_symbol)
 
     def _strings(self, values: Values, there: Mask, is_symbol: bool = False) -> pa.Array:
         if not there.any():
@@ -113,12 +107,6 @@ class Columnar:
     def _uint(self, name: str) -> pa.Array:
         values, there = self._field(name, _UINTS)
         return pa.array(integers_of(self._heap, values), mask=~there)
-
-    def _id(self, name: str) -> pa.Array:
-        return self._typed_id(name)[0]
-
-    def _id_type(self, name: str) -> pa.Array:
-        return self._typed_id(name.removesuffix("_type"))[1]
 
     def _typed_id(self, name: str) -> tuple[pa.Array, pa.Array]:
         """The texts and types of an id."""
@@ -151,17 +139,13 @@ class Columnar:
             bad |= np.array(is_typed, np.bool_)[unique.indices.to_numpy(zero_copy_only=False)]
         if bad.any():
             self.hard[found.rows[bad]] = True
-        self._require_unique(found, keys)
+        if len(keys) > 1:
+            numbers = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)
+            sorted_keys = np.sort(found.rows << 32 | numbers)
+            again = sorted_keys[1:] == sorted_keys[:-1]
+            if again.any():
+                self.hard[sorted_keys[1:][again] >> 32] = True
         return keys
-
-    def _require_unique(self, found: Entries, keys: pa.Array) -> None:
-        if len(keys) < 2:
-            return
-        numbers = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)
-        sorted_keys = np.sort(found.rows << 32 | numbers)
-        again = sorted_keys[1:] == sorted_keys[:-1]
-        if again.any():
-            self.hard[sorted_keys[1:][again] >> 32] = True
 
     @cached_property
     def _annotation_texts(self) -> pa.Array:
@@ -173,10 +157,6 @@ class Columnar:
         if bad.any():
             self.hard[found.rows[bad]] = True
         return texts
-
-    def _message_annotations(self, name: str) -> pa.Array:
-        keys, texts = self._annotation_keys, self._annotation_texts
-        return self._map(self._annotations, keys, texts, d.MESSAGE_ANNOTATIONS)
 
     def _application_properties(self, name: str) -> pa.Array:
         found = entries(self._sections, d.APPLICATION_PROPERTIES)
@@ -197,7 +177,7 @@ class Columnar:
         """By row: the number of its type, the value of its section, where the section begins."""
         sections, count = self._sections, len(self.hard)
         kind = np.full(count, _NONE, np.uint8)
-        value, start = _no_values(count), np.zeros(count, np.int64)
+        value, start = Values.nulls(count), np.zeros(count, np.int64)
         for section, kinds in _BODY_SECTIONS:
             there = sections.has(section)
             if not there.any():
@@ -207,8 +187,7 @@ class Columnar:
             if there.all():
                 value, start = own, sections.start[section - d.HEADER]
             else:
-                value.code[there], value.at[there] = own.code[there], own.at[there]
-                value.length[there] = own.length[there]
+                value.set(there, own.where(there))
                 start[there] = sections.start[section - d.HEADER][there]
         self.hard[kind == _WRONG] = True
         kind[kind == _WRONG] = _NONE
@@ -268,7 +247,7 @@ class Columnar:
             if kind[row] == _VALUE and is_null:
                 numbers[row] = _TEXT
         numbers = np.where(numbers == len(JMS_TYPES), _JMS_OF_BODY[kind], numbers)
-        content_types = self._symbol("content_type")
+        content_types = self._string("content_type")
         by_content = np.flatnonzero((kind == _NONE) | (kind == _DATA))
         if len(by_content):
             if len(by_content) < len(kind):
@@ -303,10 +282,6 @@ def _by_content(types: pa.Array, is_absent: Mask) -> Array:
     return found
 
 
-def _no_values(count: int) -> Values:
-    return Values(np.full(count, c.NULL, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.int64))
-
-
 _WRONG: Final = 255
 """Of a body section whose value has a type that it can't have."""
 
@@ -331,18 +306,17 @@ _JMS_OF_BODY: Final = np.array(
 
 _COLUMNS: Final[dict[str, Callable[[Columnar, str], pa.Array]]] = {
     **dict.fromkeys(_FIELDS, Columnar._string),
-    "message_id": Columnar._id,
-    "message_id_type": Columnar._id_type,
+    **dict.fromkeys(("message_id", "correlation_id"), lambda rows, name: rows._typed_id(name)[0]),
+    "message_id_type": lambda rows, _: rows._typed_id("message_id")[1],
+    "correlation_id_type": lambda rows, _: rows._typed_id("correlation_id")[1],
     "user_id": Columnar._bytes,
-    "correlation_id": Columnar._id,
-    "correlation_id_type": Columnar._id_type,
-    "content_type": Columnar._symbol,
-    "content_encoding": Columnar._symbol,
     "absolute_expiry_time": Columnar._time,
     "creation_time": Columnar._time,
     "group_sequence": Columnar._uint,
     "jms_type": Columnar._jms_type,
-    "message_annotations": Columnar._message_annotations,
+    "message_annotations": lambda rows, _: rows._map(
+        rows._annotations, rows._annotation_keys, rows._annotation_texts, d.MESSAGE_ANNOTATIONS
+    ),
     "application_properties": Columnar._application_properties,
     "body_type": Columnar._body_type,
     "body": Columnar._body_bytes,

@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from postroom.amqp.errors import DecodeError
@@ -17,8 +16,6 @@ from postroom.spark.messages.rows import Events
 from postroom.spark.messages.schema import EVENT_COLUMNS, HEADER_COLUMNS, SECTIONS
 from postroom.spark.messages.whole import read_whole
 from postroom.spark.places.place import Messages
-
-Array = npt.NDArray[Any]
 
 STATE: Final = "body_state"
 CORRUPT: Final = "_corrupt"
@@ -63,15 +60,6 @@ def _header(messages: Messages, name: str) -> pa.Array:
     return pa.array(np.zeros(len(unknown), np.int64), mask=unknown)
 
 
-def _patched(column: pa.Array, rows: list[int], values: list[Any]) -> pa.Array:
-    """A column with other values in some rows."""
-    if not rows:
-        return column
-    order = np.arange(len(column))
-    order[rows] = np.arange(len(column), len(column) + len(rows))
-    return pa.concat_arrays([column, pa.array(values, column.type)]).take(pa.array(order))
-
-
 class _SectionColumns:
     """What sections tell, of all rows."""
 
@@ -102,5 +90,10 @@ class _SectionColumns:
 
     def column(self, name: str) -> pa.Array:
         """One of the columns, or `_corrupt`."""
-        values = [values_of_row.get(name) for values_of_row in self._values]
-        return _patched(self._decoded[name], self._rows, values)
+        decoded, rows = self._decoded[name], self._rows
+        if not rows:
+            return decoded
+        own = pa.array([values.get(name) for values in self._values], decoded.type)
+        order = np.arange(len(decoded))
+        order[rows] = np.arange(len(decoded), len(decoded) + len(rows))
+        return pa.concat_arrays([decoded, own]).take(pa.array(order))

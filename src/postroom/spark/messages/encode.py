@@ -76,7 +76,7 @@ def encode(batch: pa.RecordBatch) -> Sequence[bytes]:
         _properties(rows),
         _map(rows, "application_properties", d.APPLICATION_PROPERTIES, encode_value),
         body,
-        rows.as_it_is("footer"),
+        rows.values("footer").or_nothing(),
     ]
     messages = parts.as_list(parts.join(whole), len(batch))
     for row in rows.corrupt():  # sent as it came: only its header was understood
@@ -102,10 +102,6 @@ class _Rows:
     def values(self, name: str) -> parts.Values:
         """A column of text or bytes."""
         return parts.Values(self.column(name), self.count)
-
-    def as_it_is(self, name: str) -> Part:
-        """A column that holds what is to be written as it is."""
-        return self.values(name).or_nothing()
 
     def check_bodies_are_here(self) -> None:
         state = self.column("body_state")
@@ -134,20 +130,20 @@ class _Rows:
         return self.values(name).sized(parts.BINARY)
 
     def symbol(self, name: str) -> Part:
-        values = self.values(name)
-        row = values.first_not_ascii()
+        column = self.column(name)
+        row = None if column is None else parts.first(pc.invert(pc.string_is_ascii(column)))
         if row is not None:
             raise RowInvalid(f"row {row}: {name} is a symbol of AMQP, so it is ASCII only")
-        return values.sized(parts.SYMBOL)
+        return self.values(name).sized(parts.SYMBOL)
 
     def number(self, name: str, highest: int) -> Part:
         column = self.column(name)
         if column is None:
             return parts.NULL
-        row = parts.first_outside(column, highest)
+        row = parts.first(parts.outside(column, highest))
         if row is not None:
             raise RowInvalid(f"row {row}: {name} is {column[row].as_py()}; it is 0 to {highest}")
-        return parts.ubytes(column) if highest == MAX_UBYTE else parts.uints(column)
+        return parts.numbers(column, highest)
 
     def flag(self, name: str, otherwise: bool) -> Part:
         return parts.booleans(self.column(name), otherwise)
@@ -173,7 +169,10 @@ class _Rows:
             return parts.NULL
         if kind not in (None, *ID_TYPES):
             raise RowInvalid(f"row {row}: {name}_type is {kind!r}; it is {', '.join(ID_TYPES)}")
-        return _encoded(kind or "string", text, name, row)
+        try:
+            return encode_value(untyped(kind or "string", text))
+        except (ValueInvalid, EncodeError) as error:
+            raise RowInvalid(f"row {row}: {name}: {error}") from error
 
 
 def _with_ttl_of_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -182,7 +181,7 @@ def _with_ttl_of_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
     """
     rows = _Rows(batch)
     ttl_ms = rows.column("ttl_ms")
-    if ttl_ms is None or parts.first_outside(ttl_ms, MAX_UINT) is None:
+    if ttl_ms is None or parts.first(parts.outside(ttl_ms, MAX_UINT)) is None:
         return batch
     ttl_ms = ttl_ms.cast(pa.int64())
     outside = parts.outside(ttl_ms, MAX_UINT)
@@ -278,13 +277,6 @@ def _checked(make: Callable[[], bytes], name: str) -> bytes:
         raise RowInvalid(f"column {name}: {error}") from error
 
 
-def _encoded(kind: str, text: str, name: str, row: int) -> bytes:
-    try:
-        return encode_value(untyped(kind, text))
-    except (ValueInvalid, EncodeError) as error:
-        raise RowInvalid(f"row {row}: {name}: {error}") from error
-
-
 # --- the body
 
 
@@ -293,12 +285,10 @@ def _body(rows: _Rows) -> Part:
     kinds = _body_types(rows)
     present = sorted(set(kinds))
     made = [_BODIES[kind](rows) for kind in present]
-    if len(present) == 1:
-        body = made[0]
-        missing = parts.first_missing(body, range(rows.count))
-    else:
+    body = made[0]
+    if len(present) > 1:
         body = parts.choose(pa.array([present.index(kind) for kind in kinds]), made)
-        missing = parts.first_missing(body, range(rows.count))
+    missing = parts.first_missing(body)
     if missing is not None and missing not in rows.corrupt():
         kind = kinds[missing]
         column = "text" if kind == "string" else "body"
@@ -316,13 +306,12 @@ def _body_types(rows: _Rows) -> list[str]:
     bodies, texts = rows.column("body"), rows.column("text")
     of_body = "string" if _is_text(bodies) else "data"
     has = zip(kinds, _here(bodies, rows.count), _here(texts, rows.count), strict=True)
-    return [kind or _one_of(row, body, text, of_body) for row, (kind, body, text) in enumerate(has)]
-
-
-def _one_of(row: int, has_body: bool, has_text: bool, of_body: str) -> str:
-    if has_body and has_text:
-        raise RowInvalid(f"row {row} has a body and a text: say in body_type which it is, data or string")
-    return of_body if has_body else "string" if has_text else "none"
+    found = []
+    for row, (kind, has_body, has_text) in enumerate(has):
+        if kind is None and has_body and has_text:
+            raise RowInvalid(f"row {row} has a body and a text: say in body_type which it is, data or string")
+        found.append(kind or (of_body if has_body else "string" if has_text else "none"))
+    return found
 
 
 def _here(column: pa.Array | None, count: int) -> list[bool]:
@@ -333,19 +322,17 @@ def _is_text(column: pa.Array | None) -> bool:
     return column is not None and not pa.types.is_binary(column.type)
 
 
-def _string_body(rows: _Rows) -> Part:
-    """The text, from `text`; from `body` where that column is text."""
-    texts, bodies = rows.values("text"), rows.column("body")
-    values = texts.or_else(rows.values("body")) if _is_text(bodies) else texts
-    return values.section(d.AMQP_VALUE, parts.STRING)
+def _texts(rows: _Rows) -> parts.Values:
+    """From `text`; from `body` where that column is text."""
+    texts = rows.values("text")
+    return texts.or_else(rows.values("body")) if _is_text(rows.column("body")) else texts
 
 
 _BODIES: Final[dict[str, Callable[[_Rows], Part]]] = {
     "data": lambda rows: rows.values("body").section(d.DATA, parts.BINARY),
-    "string": _string_body,
+    "string": lambda rows: _texts(rows).section(d.AMQP_VALUE, parts.STRING),
     "binary": lambda rows: rows.values("body").section(d.AMQP_VALUE, parts.BINARY),
-    "value": lambda rows: rows.values("body").plain(),
-    "sequence": lambda rows: rows.values("body").plain(),
+    **dict.fromkeys(("value", "sequence"), lambda rows: rows.values("body").plain()),
     "none": lambda rows: b"",
 }
 

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from postroom.amqp.encoding import constructors as c
+from postroom.ledger.format.layout import Array
 
-Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 _INLINE_BYTES: Final = 12
@@ -45,6 +45,15 @@ class Values:
         """Where the next value begins."""
         after: Array = self.at + self.length
         return after
+
+    @classmethod
+    def nulls(cls, count: int) -> "Values":
+        """Nulls without a length, to be set."""
+        return cls(np.full(count, c.NULL, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.int64))
+
+    def set(self, rows: Array, values: "Values") -> None:
+        """Put values in some rows."""
+        self.code[rows], self.at[rows], self.length[rows] = values.code, values.at, values.length
 
     def where(self, mask: Array) -> "Values":
         """Only some rows: those of a mask, or of indexes."""

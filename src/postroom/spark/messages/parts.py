@@ -34,8 +34,9 @@ class Values:
 
     def __init__(self, column: pa.Array | None, count: int) -> None:
         self._count: Final = count
-        self._column = column
-        self._values = None if column is None else _as_bytes(column)
+        if column is not None and pa.types.is_string(column.type):
+            column = column.cast(pa.large_string())
+        self._values = None if column is None else column.cast(BYTES)
 
     def value(self, row: int) -> bytes | None:
         found: bytes | None = None if self._values is None else self._values[row].as_py()
@@ -54,12 +55,6 @@ class Values:
         if self._values is None or other._values is None:
             return other if self._values is None else self
         return Values(pc.coalesce(self._values, other._values), self._count)
-
-    def first_not_ascii(self) -> int | None:
-        """The first row with a byte that is no ASCII."""
-        if self._column is None:
-            return None
-        return _first(pc.invert(pc.string_is_ascii(self._column)))
 
     def sized(self, constructor: int) -> Part:
         """As a field: constructor, size, bytes; AMQP's null where there are none."""
@@ -83,12 +78,11 @@ class Values:
 # --- fields of one width
 
 
-def ubytes(column: pa.Array) -> Part:
-    return _numbers(c.UBYTE, column, "u1")
-
-
-def uints(column: pa.Array) -> Part:
-    return _numbers(c.UINT, column, ">u4")
+def numbers(column: pa.Array, highest: int) -> Part:
+    """As ubytes or uints, as `highest` says."""
+    constructor, kind = (c.UBYTE, "u1") if highest == MAX_UBYTE else (c.UINT, ">u4")
+    values = column.fill_null(0).to_numpy(zero_copy_only=False)
+    return _or_null(_records(bytes([constructor]), values, kind), column)
 
 
 def timestamps(column: pa.Array, divisor: int) -> Part:
@@ -113,11 +107,6 @@ def _flag(value: bool) -> bytes:
     return bytes([c.TRUE if value else c.FALSE])
 
 
-def _numbers(constructor: int, column: pa.Array, kind: str) -> Part:
-    values = column.fill_null(0).to_numpy(zero_copy_only=False)
-    return _or_null(_records(bytes([constructor]), values, kind), column)
-
-
 def _or_null(made: pa.Array, column: pa.Array) -> Part:
     if column.null_count == 0:
         return made
@@ -139,12 +128,8 @@ def outside(column: pa.Array, highest: int) -> pa.Array:
     return pc.or_(pc.less(column, 0), pc.greater(column, highest))
 
 
-def first_outside(column: pa.Array, highest: int) -> int | None:
-    """The first of them."""
-    return _first(outside(column, highest))
-
-
-def _first(found: pa.Array) -> int | None:
+def first(found: pa.Array) -> int | None:
+    """The first row that is true."""
     row = pc.index(found, pa.scalar(True)).as_py()
     return None if row < 0 else int(row)
 
@@ -154,7 +139,8 @@ def _first(found: pa.Array) -> int | None:
 
 def list_section(descriptor: int, fields: Sequence[Part]) -> Part:
     """A section of a list of fields; nothing if all are null in all rows."""
-    fields = _trimmed(fields)
+    while fields and isinstance(fields[-1], bytes) and fields[-1] == NULL:
+        fields = fields[:-1]
     if not fields:
         return b""
     start = bytes([c.DESCRIBED, c.ULONG_8, descriptor])
@@ -167,14 +153,6 @@ def list_section(descriptor: int, fields: Sequence[Part]) -> Part:
         return join([sizes, bytes([len(fields)]), content])
     sizes = _records(start + bytes([c.LIST_32]), lengths + 4, ">u4")
     return join([sizes, struct.pack(">I", len(fields)), content])
-
-
-def _trimmed(fields: Sequence[Part]) -> Sequence[Part]:
-    """Without the nulls at the end."""
-    end = len(fields)
-    while end and isinstance(fields[end - 1], bytes) and fields[end - 1] == NULL:
-        end -= 1
-    return fields[:end]
 
 
 def map_sections(descriptor: int, ends: np.ndarray[Any, Any], pairs: Part) -> Part:
@@ -224,11 +202,9 @@ def choose(which: pa.Array, some: list[Part]) -> Part:
     return pc.choose(which, *columns)
 
 
-def first_missing(part: Part, rows: Iterable[int]) -> int | None:
+def first_missing(part: Part) -> int | None:
     """The first row that is null."""
-    if isinstance(part, bytes) or part.null_count == 0:
-        return None
-    return next((row for row in rows if not part[row].is_valid), None)
+    return None if isinstance(part, bytes) else first(part.is_null())
 
 
 def filled(part: Part) -> Part:
@@ -248,13 +224,6 @@ def as_list(part: Part, count: int) -> list[bytes]:
     ends = np.frombuffer(part.buffers()[1], np.int64)[part.offset : part.offset + count + 1].tolist()
     data = memoryview(part.buffers()[2]) if part.buffers()[2] is not None else memoryview(b"")
     return [bytes(data[start:end]) for start, end in pairwise(ends)]
-
-
-def _as_bytes(column: pa.Array) -> pa.Array:
-    if column.type.equals(BYTES):
-        return column
-    wide = column.cast(pa.large_string()) if pa.types.is_string(column.type) else column
-    return wide.cast(BYTES)
 
 
 def _lengths(column: pa.Array) -> np.ndarray[Any, Any]:

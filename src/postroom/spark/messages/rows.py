@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from postroom.ledger.format.expand import Chunk, Rows, expand
+from postroom.ledger.format.layout import Array
 from postroom.ledger.format.records import TransitionFlag
 from postroom.ledger.reading.definitions import Definitions
 from postroom.model.codes import Event, State
@@ -16,7 +17,6 @@ from postroom.spark.ledger_source.names import Names
 from postroom.spark.ledger_source.record_batches import unknown_type
 from postroom.spark.places.place import Slice
 
-Array = npt.NDArray[Any]
 Wanted = Callable[[Rows, Definitions], npt.NDArray[np.bool_]]
 """Which of some rows are events that make rows of messages."""
 

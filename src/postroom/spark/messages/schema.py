@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from postroom.spark.ledger_source.columns import TIMESTAMP as TIMESTAMP
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 TYPED: Final = pa.struct([pa.field("type", pa.string()), pa.field("value", pa.string())])
 """A value with its AMQP type: the type's name in lower case, and the value as text (`values`)."""
 TYPED_MAP: Final = pa.map_(pa.string(), TYPED)
@@ -22,11 +23,7 @@ _EVENT: Final = (
 )
 _STATE: Final = (
     ("body_state", pa.string(), "present, dropped, not stored, or withheld: whether there are sections"),
-    (
-        "_corrupt",
-        pa.string(),
-        "What is wrong and where, if the message can't be decoded; null elsewhere",
-    ),
+    ("_corrupt", pa.string(), "What is wrong and where, if the message can't be decoded; null elsewhere"),
 )
 _HEADER: Final = (
     ("durable", pa.bool_(), "Persistence was asked for"),

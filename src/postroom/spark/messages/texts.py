@@ -1,22 +1,20 @@
 """Many AMQP values at once → the names of their types and their texts, as `values.typed` gives them."""
 
 from base64 import b64encode
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.amqp.encoding import constructors as c
 from postroom.amqp.encoding.reader import Reader
 from postroom.amqp.errors import DecodeError
+from postroom.ledger.format.layout import Array
+from postroom.spark.ledger_source.ids import NOT_ASCII
 from postroom.spark.ledger_source.names import Names
-from postroom.spark.messages.heap import Heap, Values
+from postroom.spark.messages.heap import Heap, Mask, Values
 from postroom.spark.messages.values import FIRST_MS, LAST_MS, float_texts, typed
-
-Array = npt.NDArray[Any]
-Mask = npt.NDArray[np.bool_]
 
 _KIND_OF_CODE: Final = {code: kind.name.lower() for code, kind in c.TYPE_OF_CONSTRUCTOR.items()}
 _KINDS: Final = Names({code: _KIND_OF_CODE.get(code) for code in range(256)})
@@ -32,26 +30,12 @@ _SIZES: Final = {
 _STRING, _SYMBOL, _INTEGER, _TRUTH, _NULL, _TIME, _UUID, _DOUBLE, _FLOAT, _BINARY, _OTHER = range(11)
 
 
-_OF_CODE: Final = {
-    c.NULL: _NULL, c.TIMESTAMP: _TIME, c.UUID: _UUID, c.DOUBLE: _DOUBLE, c.FLOAT: _FLOAT
+_CLASS_OF_CODE: Final = dict.fromkeys(_SIZES, _INTEGER) | {
+    c.STRING_8: _STRING, c.STRING_32: _STRING, c.SYMBOL_8: _SYMBOL, c.SYMBOL_32: _SYMBOL,
+    c.TRUE: _TRUTH, c.FALSE: _TRUTH, c.BINARY_8: _BINARY, c.BINARY_32: _BINARY,
+    c.NULL: _NULL, c.TIMESTAMP: _TIME, c.UUID: _UUID, c.DOUBLE: _DOUBLE, c.FLOAT: _FLOAT,
 }  # fmt: skip
-
-
-def _class_of(code: int) -> int:
-    if code in (c.STRING_8, c.STRING_32):
-        return _STRING
-    if code in (c.SYMBOL_8, c.SYMBOL_32):
-        return _SYMBOL
-    if code in (c.TRUE, c.FALSE):
-        return _TRUTH
-    if code in (c.BINARY_8, c.BINARY_32):
-        return _BINARY
-    if code in _SIZES:
-        return _INTEGER
-    return _OF_CODE.get(code, _OTHER)
-
-
-_CLASSES: Final = np.array([_class_of(code) for code in range(256)], np.uint8)
+_CLASSES: Final = np.array([_CLASS_OF_CODE.get(code, _OTHER) for code in range(256)], np.uint8)
 _HEX: Final = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 _UUID_DASHES: Final = (8, 13, 18, 23)
 _UUID_CHARS: Final = 36
@@ -103,7 +87,8 @@ def _of_class(one: int, heap: Heap, values: Values, bad: Mask) -> pa.Array:
     if one == _BINARY:
         raw = heap.strings(values.at, values.length).to_pylist()
         return pa.array([b64encode(value).decode() for value in raw], pa.string())
-    return _others(heap, values, bad)
+    # what is rare, or has a text that only Python makes
+    return pa.array([_other(heap, values, index, bad) for index in range(len(values.code))], pa.string())
 
 
 def strings_of(
@@ -111,7 +96,8 @@ def strings_of(
 ) -> pa.Array:
     """Strings or symbols, null where `valid` doesn't hold. Those whose bytes are none are empty and `bad`."""
     raw = heap.strings(values.at, values.length, valid)
-    if not is_symbol or _is_ascii(raw):
+    data = raw.buffers()[2]
+    if not is_symbol or data is None or np.frombuffer(data, np.uint8).max(initial=0) < NOT_ASCII:
         try:
             return raw.cast(pa.string())
         except pa.ArrowInvalid:
@@ -128,11 +114,6 @@ def _decoded(value: bytes | None, coding: str) -> str | bool | None:
         return None if value is None else value.decode(coding)
     except UnicodeDecodeError:
         return False
-
-
-def _is_ascii(raw: pa.Array) -> bool:
-    data = raw.buffers()[2]
-    return data is None or not data.size or int(np.frombuffer(data, np.uint8).max()) < 0x80
 
 
 def integers_of(heap: Heap, values: Values) -> Array:
@@ -173,11 +154,6 @@ def _uuids(heap: Heap, values: Values) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(digits), [None, pa.py_buffer(ends), pa.py_buffer(chars)])
 
 
-def _others(heap: Heap, values: Values, bad: Mask) -> pa.Array:
-    """One by one: what is rare, or has a text that only Python makes."""
-    return pa.array([_other(heap, values, index, bad) for index in range(len(values.code))], pa.string())
-
-
 def _other(heap: Heap, values: Values, index: int, bad: Mask) -> str | None:
     try:
         return typed(value_at(heap, values, index))[1]
@@ -188,15 +164,7 @@ def _other(heap: Heap, values: Values, index: int, bad: Mask) -> str | None:
 
 def value_at(heap: Heap, values: Values, index: int) -> object:
     """One value, read as it stands. Raises ``DecodeError``."""
-    content = heap.stretch(int(values.at[index]), int(values.end[index]))
-    data = _sized(int(values.code[index]), content)
+    content, code = heap.stretch(int(values.at[index]), int(values.end[index])), int(values.code[index])
+    size_bytes = {c.WIDTH_1: 1, c.WIDTH_4: 4}.get(c.WIDTHS[code], 0)
+    data = bytes([code]) + (len(content).to_bytes(size_bytes, "big") if size_bytes else b"") + content
     return Reader(data, 0, len(data)).value()
-
-
-def _sized(code: int, content: bytes) -> bytes:
-    """A value of which constructor and content are known."""
-    if c.WIDTHS[code] == c.WIDTH_1:
-        return bytes((code, len(content))) + content
-    if c.WIDTHS[code] == c.WIDTH_4:
-        return bytes((code,)) + len(content).to_bytes(4, "big") + content
-    return bytes((code,)) + content

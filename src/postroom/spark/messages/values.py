@@ -11,6 +11,7 @@ their encoding in base64.
 
 import json
 import math
+import struct
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -153,17 +154,11 @@ def _exact_map(value: dict[object, object] | PairMap) -> object:
 _TEXTS: Final[dict[str, Callable[[Any], str | None]]] = {
     "null": lambda value: None,
     "boolean": lambda value: "true" if value else "false",
-    "float": _float_text,
-    "double": _float_text,
-    "decimal32": _base64,
-    "decimal64": _base64,
-    "decimal128": _base64,
+    **dict.fromkeys(("float", "double"), _float_text),
+    **dict.fromkeys(("decimal32", "decimal64", "decimal128", "binary"), _base64),
     "timestamp": timestamp_text,
-    "binary": _base64,
-    "list": _exact_json,
-    "map": _exact_json,
-    "array": lambda value: _base64(encode(value)),
-    "described": lambda value: _base64(encode(value)),
+    **dict.fromkeys(("list", "map"), _exact_json),
+    **dict.fromkeys(("array", "described"), lambda value: _base64(encode(value))),
 }
 
 
@@ -195,12 +190,6 @@ def timestamp_ms(text: str) -> int:
     return (time - EPOCH) // timedelta(milliseconds=1)
 
 
-def _boolean(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError("true or false expected")
-    return text == "true"
-
-
 def _ranged(kind: Callable[[int], object], bits: int, is_signed: bool) -> Callable[[str], object]:
     low = -(1 << bits - 1) if is_signed else 0
     high = (1 << bits - 1 if is_signed else 1 << bits) - 1
@@ -210,6 +199,17 @@ def _ranged(kind: Callable[[int], object], bits: int, is_signed: bool) -> Callab
         if not low <= number <= high:
             raise ValueError(f"{low} to {high} expected")
         return kind(number)
+
+    return read
+
+
+def _checked(
+    fits: Callable[[str], bool], what: str, make: Callable[[str], object]
+) -> Callable[[str], object]:
+    def read(text: str) -> object:
+        if not fits(text):
+            raise ValueError(what)
+        return make(text)
 
     return read
 
@@ -228,33 +228,11 @@ def _bytes(text: str) -> bytes:
     return b64decode(text, validate=True)
 
 
-def _symbol(text: str) -> Symbol:
-    if not text.isascii():
-        raise ValueError("a symbol is ASCII")
-    return Symbol(text)
-
-
-def _char(text: str) -> Char:
-    if len(text) != 1:
-        raise ValueError("one character expected")
-    return Char(text)
-
-
-def _container(kind: str) -> Callable[[str], object]:
+def _of_type(name: str, read_value: Callable[[str], object]) -> Callable[[str], object]:
     def read(text: str) -> object:
-        value = _from_exact(json.loads(text))
-        if _NAMES[type(value)] != kind:
-            raise ValueError(f"it is a {_NAMES[type(value)]}")
-        return value
-
-    return read
-
-
-def _encoded(kind: type) -> Callable[[str], object]:
-    def read(text: str) -> object:
-        value = decode_all(_bytes(text))
-        if type(value) is not kind:
-            raise ValueError(f"it is a {_NAMES[type(value)]}")
+        value = read_value(text)
+        if (found := _NAMES[type(value)]) != name:
+            raise ValueError(f"it is a {found}")
         return value
 
     return read
@@ -270,6 +248,12 @@ def _from_exact(value: Any) -> object:
     return _ranged(Int, 32, True)(str(value)) if type(value) is int else value
 
 
+def _float32(text: str) -> Float32:
+    """The nearest that there is: the shortest text of one needn't be a number of 32 bits itself. One that is
+    too large is refused by OverflowError."""
+    return Float32(*_FLOAT32.unpack(_FLOAT32.pack(float(text))))
+
+
 def _map_of(pairs: Any) -> object:
     found = [(_from_exact(key), _from_exact(item)) for key, item in pairs]
     try:
@@ -279,8 +263,11 @@ def _map_of(pairs: Any) -> object:
     return as_dict if len(as_dict) == len(found) else PairMap(found)
 
 
+_FLOAT32: Final = struct.Struct("<f")
 _READERS: Final[dict[str, Callable[[str], object]]] = {
-    "boolean": _boolean,
+    "boolean": _checked(
+        lambda text: text in ("true", "false"), "true or false expected", lambda text: text == "true"
+    ),
     "ubyte": _ranged(UByte, 8, False),
     "ushort": _ranged(UShort, 16, False),
     "uint": _ranged(UInt, 32, False),
@@ -289,21 +276,19 @@ _READERS: Final[dict[str, Callable[[str], object]]] = {
     "short": _ranged(Short, 16, True),
     "int": _ranged(Int, 32, True),
     "long": _ranged(int, 64, True),
-    "float": lambda text: Float32(float(text)),
+    "float": _float32,
     "double": float,
     "decimal32": _sized(Decimal32, 4),
     "decimal64": _sized(Decimal64, 8),
     "decimal128": _sized(Decimal128, 16),
-    "char": _char,
+    "char": _checked(lambda text: len(text) == 1, "one character expected", Char),
     "timestamp": lambda text: Timestamp(timestamp_ms(text)),
     "uuid": UUID,
     "binary": _bytes,
     "string": str,
-    "symbol": _symbol,
-    "list": _container("list"),
-    "map": _container("map"),
-    "array": _encoded(Array),
-    "described": _encoded(Described),
+    "symbol": _checked(str.isascii, "a symbol is ASCII", Symbol),
+    **{kind: _of_type(kind, lambda text: _from_exact(json.loads(text))) for kind in ("list", "map")},
+    **{kind: _of_type(kind, lambda text: decode_all(_bytes(text))) for kind in ("array", "described")},
 }
 
 
@@ -350,10 +335,6 @@ def _plain(value: Any) -> object:
         return [_plain(item) for item in value.items]
     if isinstance(value, dict | PairMap):
         pairs = value.pairs if isinstance(value, PairMap) else value.items()
-        return {_plain_key(key): _plain(item) for key, item in pairs}
+        plain = [(_plain(key), _plain(item)) for key, item in pairs]
+        return {k if isinstance(k, str) else json.dumps(k, ensure_ascii=False): item for k, item in plain}
     return _plain(value.value) if isinstance(value, Described) else typed(value)[1]
-
-
-def _plain_key(key: object) -> str:
-    plain = _plain(key)
-    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from postroom.amqp.encoding import constructors as c
 from postroom.amqp.encoding import descriptors as d
-from postroom.spark.messages.heap import Heap, Values
-
-Array = npt.NDArray[Any]
-Mask = npt.NDArray[np.bool_]
+from postroom.ledger.format.layout import Array
+from postroom.spark.messages.heap import Heap, Mask, Values
 
 SECTION_COUNT: Final = d.FOOTER - d.HEADER + 1
 FIELD_COUNT: Final = 13
@@ -112,15 +109,12 @@ def fields(sections: Sections, section: int) -> list[Values]:
     count = len(sections.hard)
     found: list[Values] = []
     for rows, values in _items(sections, section, LISTS, FIELD_COUNT):
-        found.append(values if len(rows) == count else _spread(rows, values, count))
+        if len(rows) < count:
+            of_all = Values.nulls(count)
+            of_all.set(rows, values)
+            values = of_all
+        found.append(values)
     return found
-
-
-def _spread(rows: Array, values: Values, count: int) -> Values:
-    """Values of some rows as those of all: null without a length elsewhere."""
-    spread = Values(np.full(count, c.NULL, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.int64))
-    spread.code[rows], spread.at[rows], spread.length[rows] = values.code, values.at, values.length
-    return spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +148,13 @@ def entries(sections: Sections, section: int) -> Entries:
 
 def _gathered(steps: list[tuple[Array, Values]], ends: Array, hard: Mask) -> Values:
     """The k-th value of each step at the k-th place of its row."""
-    total = int(ends[-1])
-    found = Values(np.zeros(total, np.uint8), np.zeros(total, np.int64), np.zeros(total, np.int64))
+    found = Values.nulls(int(ends[-1]))
     any_hard = hard.any()
     for index, (rows, values) in enumerate(steps):
         if any_hard:
             good = ~hard[rows]
             rows, values = rows[good], values.where(good)
-        places = ends[rows] + index
-        found.code[places], found.at[places], found.length[places] = values.code, values.at, values.length
+        found.set(ends[rows] + index, values)
     return found
 
 

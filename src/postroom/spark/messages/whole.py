@@ -5,8 +5,7 @@ What isn't asked for isn't looked at, except for where it ends.
 """
 
 import codecs
-from base64 import b64encode
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
@@ -19,7 +18,7 @@ from postroom.amqp.encoding.types import Byte, Int, PairMap, Short, UByte, UInt,
 from postroom.client.messages.jms_messages import JAVA_OBJECT
 from postroom.client.messages.message import MESSAGE_TYPE, OCTET_STREAM, charset_of_text
 from postroom.spark.messages.schema import PROPERTY_COLUMNS
-from postroom.spark.messages.values import FIRST_MS, LAST_MS, Typed, key_text, plain_json, typed
+from postroom.spark.messages.values import FIRST_MS, LAST_MS, key_text, plain_json, typed
 
 Values = dict[str, Any]
 
@@ -39,11 +38,18 @@ BODY_COLUMNS: Final = frozenset(["body_type", "body", "text", "jms_type"])
 _TEXT_COLUMNS: Final = frozenset(["body_type", "body", "text"])
 
 
+def _entries(
+    found: Mapping[Any, object], key: Callable[[Any], str]
+) -> list[tuple[str, dict[str, str | None]]]:
+    """A map as a column has it."""
+    return [
+        (key(name), dict(zip(("type", "value"), typed(value), strict=True))) for name, value in found.items()
+    ]
+
+
 def read_whole(data: bytes, columns: Collection[str]) -> Values:
     """The values of those of `columns` that the sections tell. Raises ``DecodeError``."""
-    message = _Message(data, columns)
-    message.read()
-    return message.values
+    return _Message(data, columns).read()
 
 
 class _Message:
@@ -57,7 +63,7 @@ class _Message:
         self._content_type: str | None = None
         self._body = _Body()
 
-    def read(self) -> None:
+    def read(self) -> Values:
         r, previous = self._reader, 0
         while r.pos < r.end:
             start = r.pos
@@ -69,6 +75,7 @@ class _Message:
             previous = code
             self._section(code, start)
         self._set_body()
+        return self.values
 
     def _section(self, code: int, start: int) -> None:
         if code == d.MESSAGE_ANNOTATIONS:
@@ -93,9 +100,7 @@ class _Message:
         annotations = read_symbol_map(self._reader, "message-annotations")
         self._annotated = annotations.get(MESSAGE_TYPE)
         if "message_annotations" in self._columns:
-            self.values["message_annotations"] = [
-                (key_text(key), _entry(annotations[key])) for key in annotations
-            ]
+            self.values["message_annotations"] = _entries(annotations, key_text)
 
     def _application(self) -> None:
         r = self._reader
@@ -107,7 +112,7 @@ class _Message:
             raise r.fail("application-properties: a map with strings as keys expected")
         if any(type(key) is not str for key in properties):
             raise r.fail("application-properties: a key that is not a string")
-        self.values["application_properties"] = [(key, _entry(value)) for key, value in properties.items()]
+        self.values["application_properties"] = _entries(properties, str)
 
     # --- properties
 
@@ -159,7 +164,8 @@ class _Body:
     def add(self, r: Reader, code: int, value: object, start: int) -> None:
         """One more body section."""
         if code == d.AMQP_VALUE and self.kind == NONE:
-            self.kind, self.value = _kind_of_value(value), value
+            self.kind = STRING if type(value) is str else BINARY if type(value) is bytes else VALUE
+            self.value = value
         elif code == d.DATA and type(value) is bytes and self.kind in (NONE, DATA):
             self.kind, self.value = DATA, (self.value or b"") + value
         elif code == d.AMQP_SEQUENCE and isinstance(value, list) and self.kind in (NONE, SEQUENCE):
@@ -183,15 +189,6 @@ class _Body:
         return {"body_type": self.kind, "body": raw, "text": text}
 
 
-def _kind_of_value(value: object) -> str:
-    return STRING if type(value) is str else BINARY if type(value) is bytes else VALUE
-
-
-def _entry(value: object) -> dict[str, str | None]:
-    kind, text = typed(value)
-    return {"type": kind, "value": text}
-
-
 # --- fields of the properties -----------------------------------------------------------------------
 
 
@@ -199,18 +196,8 @@ def _id(f: Fields, name: str) -> Values:
     value = f.value(name.replace("_", "-"))
     if value is not None and type(value) not in (str, bytes, UUID, ULong):
         raise f.reader.fail(f"{name.replace('_', '-')}: string, binary, uuid or ulong expected")
-    kind, text = id_of(value)
+    kind, text = (None, None) if value is None else typed(value)
     return {name: text, f"{name}_type": kind}
-
-
-def id_of(value: object) -> tuple[str | None, str | None]:
-    """A message or correlation id as the name of its type and its text."""
-    if value is None:
-        return None, None
-    if type(value) is bytes:
-        return BINARY, b64encode(value).decode()
-    found: Typed = typed(value)
-    return found
 
 
 def _timestamp(f: Fields, name: str) -> Values:
@@ -224,11 +211,7 @@ def clamped(time_ms: int) -> int:
 
 
 def _field(kind: str) -> Callable[[Fields, str], Values]:
-    def read(f: Fields, name: str) -> Values:
-        value = getattr(f, f"optional_{kind}")(name.replace("_", "-"))
-        return {name: value}
-
-    return read
+    return lambda f, name: {name: getattr(f, f"optional_{kind}")(name.replace("_", "-"))}
 
 
 _READ: Final[dict[str, Callable[[Fields, str], Values]]] = {

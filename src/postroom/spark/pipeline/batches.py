@@ -8,11 +8,9 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from postroom.spark.ledger_source.positions import Position
 from postroom.spark.pipeline.errors import PipelineGap, PipelineStopped
 from postroom.spark.pipeline.pipeline_table import PipelineTable
-from postroom.spark.pipeline.slice_files import Job, RangeDone, sums_of
-from postroom.spark.tables.policy import Policy
+from postroom.spark.pipeline.slice_files import RangeDone, sums_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +30,22 @@ class BatchDone:
     """What was done to the tables after it, in words."""
 
 
-def job_of(tables: Iterable[PipelineTable], policy: Policy, small_rows: int) -> Job:
-    """What the tasks of the next batch must know."""
-    return Job(tuple(table.job() for table in tables), policy, small_rows)
-
-
 def take(tables: Sequence[PipelineTable], ranges: Iterable[RangeDone], begun_s: float) -> BatchDone:
     """Commit what tasks made of some ranges to every table that lacks it.
 
     Raises ``PipelineGap`` before anything is committed if a range doesn't follow on what a table has.
     """
     counted, stopped = _up_to_the_stop(ranges)
-    for ledger_id, first in _first(counted).items():
+    first = {one.ledger_id: one.first for one in reversed(counted)}
+    for ledger_id, begins in first.items():
         for table in tables:
-            if not table.follows(ledger_id, first):
-                raise PipelineGap(table.name, ledger_id, table.position(ledger_id).position, first)
+            if not table.follows(ledger_id, begins):
+                raise PipelineGap(table.name, ledger_id, table.position(ledger_id).position, begins)
+    reached = {one.ledger_id: one.position for one in counted if one.last >= one.first}
     for table in tables:
-        _add(table, counted)
+        written = [file for one in counted for file in one.files if file.table == table.name]
+        files = [one.file for one in written]
+        table.add(files, reached, sum(file.rows for file in files), sums_of(written))
     rows = sum(one.rows for one in counted)
     records = sum(one.last - one.first + 1 for one in counted)
     return BatchDone(counted, rows, records, time.monotonic() - begun_s, stopped)
@@ -74,18 +71,3 @@ def _up_to_the_stop(ranges: Iterable[RangeDone]) -> tuple[tuple[RangeDone, ...],
         if one.stopped:
             stopped[one.ledger_id] = PipelineStopped(one.ledger_id, one.last + 1, one.stopped)
     return tuple(counted), next(iter(stopped.values()), None)
-
-
-def _first(ranges: Iterable[RangeDone]) -> dict[str, int]:
-    first: dict[str, int] = {}
-    for one in ranges:
-        first.setdefault(one.ledger_id, one.first)
-    return first
-
-
-def _add(table: PipelineTable, ranges: Sequence[RangeDone]) -> None:
-    written = [file for one in ranges for file in one.files if file.table == table.name]
-    files = [one.file for one in written]
-    reached: dict[str, Position] = {one.ledger_id: one.position for one in ranges if one.last >= one.first}
-    rows_in = sum(file.rows for file in files)
-    table.add(files, reached, rows_in, sums_of(written))

@@ -33,18 +33,12 @@ def derive(target: PipelineTable, source: PipelineTable, engine: Engine, small_r
     """Take what is new in the source's part ``done`` into the target; returns its rows."""
     if source.state.version == target.state.source_version:
         return 0
-    fresh = _fresh(target, source)
+    known = target.state.source_version  # of a new target all: the source's log may not reach back so far
+    fresh = source.store.files(DONE) if known == NO_VERSION else source.store.added_since(known)
     written = engine.map(partial(derive_files, target.store, small_rows), tasks_of(source.store, fresh))
     files = [one.file for some in written for one in some]
     target.derive(files, source.state.version, source.state.positions)
     return sum(file.rows for file in fresh)
-
-
-def _fresh(target: PipelineTable, source: PipelineTable) -> list[DataFile]:
-    """The source's files that the target lacks; all of them for a new target, since the source's log may not
-    reach back to its beginning."""
-    known = target.state.source_version
-    return source.store.files(DONE) if known == NO_VERSION else source.store.added_since(known)
 
 
 def tasks_of(source: TableStore, files: Sequence[DataFile]) -> list[DeriveTask]:

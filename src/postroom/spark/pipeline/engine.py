@@ -28,7 +28,6 @@ class HereEngine:
     cores = 1
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """See `Engine.map`."""
         return [function(item) for item in items]
 
 
@@ -40,7 +39,7 @@ class SparkEngine:
         self.cores = self._context.defaultParallelism
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """See `Engine.map`. A single item is done by the driver itself: a job would cost more than it
+        """A single item is done by the driver itself: a job would cost more than it
         saves."""
         if len(items) <= 1:
             return [function(item) for item in items]

@@ -7,9 +7,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.spark.ledger_source.ranges import Seen, snapshots_of
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places.place import Slice, Snapshot
+from postroom.spark.places.place import Seen, Snapshot, snapshots_of
 from postroom.spark.places.slices import plan
 from postroom.spark.places.uris import Places
 
@@ -45,39 +44,22 @@ def lag_of(snapshot: Snapshot, position: int, time_us: int) -> Lag:
     missing = max(0, snapshot.durable_through - position)
     if not missing:
         return Lag(0, 0.0, 0)
-    behind_us = (
-        snapshot.last_time_us - time_us
-        if time_us
-        else snapshot.last_time_us - snapshot.segments[0].first_time_us
-    )
-    return Lag(missing, max(0.0, behind_us / 1e6), _size_behind(snapshot, position))
-
-
-def _size_behind(snapshot: Snapshot, position: int) -> int:
-    total = 0
+    behind_us = snapshot.last_time_us - (time_us or snapshot.segments[0].first_time_us)
+    size_bytes = 0
     for segment in snapshot.segments:
         left = segment.last_position - max(position, segment.first_position - 1)
         if left > 0:
-            total += segment.records_bytes * left // segment.record_count
-    return total
+            size_bytes += segment.records_bytes * left // segment.record_count
+    return Lag(missing, max(0.0, behind_us / 1e6), size_bytes)
 
 
 def time_at(seen: Seen, position: int) -> int:
     """When the record at a position was written, µs since 1970; 0 where that can't be told."""
     if position < seen.snapshot.first_position:
         return 0
-    slices = plan(
-        seen.place,
-        seen.snapshot,
-        max(seen.snapshot.first_position, position - NEAR_RECORDS),
-        position,
-        NEAR_RECORDS,
-    )
-    times = [time for slice in reversed(slices) for time in _times(slice)]
-    return max(times, default=0)
-
-
-def _times(slice: Slice) -> list[int]:
+    first = max(seen.snapshot.first_position, position - NEAR_RECORDS)
+    slices = plan(seen.place, seen.snapshot, first, position, NEAR_RECORDS)
     schema = pa.schema([pa.field("time", pa.timestamp("us", tz="UTC"))])
-    newest = [pc.max(batch.column(0)).cast(pa.int64()).as_py() for batch in read_events(slice, schema)]
-    return [time for time in newest if time is not None]
+    batches = (batch for slice in slices for batch in read_events(slice, schema))
+    newest = (pc.max(batch.column(0)).cast(pa.int64()).as_py() for batch in batches)
+    return max((time for time in newest if time is not None), default=0)

@@ -4,7 +4,7 @@ Nothing is ever merged into the done rows, and a table settles when as many part
 settling left. So a row is copied about twice however large the table grows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -76,16 +76,13 @@ def settle_tasks(store: TableStore, files: Sequence[DataFile], cores: int) -> li
     by_ledger: dict[str, list[DataFile]] = {}
     for file in files:
         by_ledger.setdefault(file.ledger_id, []).append(file)
-    return [task for some in by_ledger.values() for task in _tasks_of_ledger(store, tuple(some), cores)]
-
-
-def _tasks_of_ledger(store: TableStore, files: tuple[DataFile, ...], cores: int) -> Iterator[SettleTask]:
-    rows = sum(file.rows for file in files)
-    buckets = max(1, -(-rows // SETTLE_BUCKET_ROWS))
-    if buckets > 1:
-        buckets = -(-buckets // cores) * cores  # whole waves of tasks
-    for bucket in range(buckets):
-        yield SettleTask(store, files, bucket, buckets)
+    tasks = []
+    for some in by_ledger.values():
+        buckets = max(1, -(-sum(file.rows for file in some) // SETTLE_BUCKET_ROWS))
+        if buckets > 1:
+            buckets = -(-buckets // cores) * cores  # whole waves of tasks
+        tasks += [SettleTask(store, tuple(some), bucket, buckets) for bucket in range(buckets)]
+    return tasks
 
 
 def settle_bucket(task: SettleTask) -> list[DataFile]:

@@ -117,6 +117,8 @@ class Settings(msgspec.Struct, frozen=True):
     """What becomes of each personal column; the key of the hashes is kept nowhere, only what it is known
     by."""
     key_mark: str = ""
+    known: tuple[str, ...] = tuple(name for name in DEFINITIONS if name != "acts")
+    """All tables that the program knew that wrote this; those until 0.2.0 didn't say so."""
 
 
 def load_settings(root: Root) -> Settings | None:

@@ -2,15 +2,14 @@
 batch is."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from postroom.ledger.errors import UnknownRecord
 from postroom.spark.ledger_source.positions import Position, Positions, check
-from postroom.spark.ledger_source.ranges import Seen, snapshots_of
-from postroom.spark.pipeline.batches import BatchDone, job_of, take
+from postroom.spark.pipeline.batches import BatchDone, take
 from postroom.spark.pipeline.checkpoint_bootstrap import note_opening, open_ledger
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.errors import LedgerMissing
@@ -21,7 +20,7 @@ from postroom.spark.pipeline.pipeline_table import PipelineTable, open_tables
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.slice_files import Job, RangeDone
 from postroom.spark.pipeline.upkeep import Clock, TableUpkeep
-from postroom.spark.places.place import Place
+from postroom.spark.places.place import Place, Seen, snapshots_of
 from postroom.spark.places.uris import Places
 
 
@@ -52,9 +51,16 @@ class Pipeline:
         """Look at the ledgers, and open those that tables don't know yet. Raises ``LedgerCorrupt``,
         ``LedgerDiverged``, ``HistoryGone``, ``LedgerMissing``."""
         places = self._places.now()
-        self._check_new(places)
+        for place in places:  # whether it is whole is asked once: what comes is checked as it is read
+            if place not in self._checked:
+                with suppress(UnknownRecord):  # what is before it can be read, and the intake stops there
+                    place.check()
+                self._checked.append(place)
         self.seen = snapshots_of(places)
-        self._check_missing()
+        known = {ledger_id for table in self.of_events for ledger_id in table.state.positions}
+        missing = known - set(self.seen)
+        if missing and self.options.on_missing_ledger == "fail":
+            raise LedgerMissing(sorted(missing))
         for seen in self.seen.values():
             for table in self.of_events:
                 check(seen.snapshot, table.position(seen.snapshot.ledger_id))
@@ -62,26 +68,12 @@ class Pipeline:
         for ledger_id in set(self.seen) - set(self._times_us):
             self._times_us[ledger_id] = time_at(self.seen[ledger_id], self._least(ledger_id).position)
 
-    def _check_new(self, places: Sequence[Place]) -> None:
-        """Whether a ledger is whole is asked when it is met first; what comes is checked as it is read."""
-        for place in places:
-            if place not in self._checked:
-                with suppress(UnknownRecord):  # what is before it can be read, and the intake stops there
-                    place.check()
-                self._checked.append(place)
-
     def _open(self, seen: Seen) -> None:
         ledger_id = seen.snapshot.ledger_id
         opened = open_ledger(seen.place, seen.snapshot, self.of_events, self.options.policy)
         if opened:
             through = self.tables[opened[0]].state.openings[ledger_id][1]
             note_opening(self._root, seen.place, seen.snapshot, through)
-
-    def _check_missing(self) -> None:
-        known = {ledger_id for table in self.of_events for ledger_id in table.state.positions}
-        missing = known - set(self.seen)
-        if missing and self.options.on_missing_ledger == "fail":
-            raise LedgerMissing(sorted(missing))
 
     def starts(self) -> Positions:
         """Where to read on: per ledger the position of the table that is least advanced. A ledger that some
@@ -98,7 +90,8 @@ class Pipeline:
 
     def job(self) -> Job:
         """What the tasks of the next batch must know."""
-        return job_of(self.of_events, self.options.policy, SMALL_BATCH_ROWS)
+        tables = tuple(table.job() for table in self.of_events)
+        return Job(tables, self.options.policy, SMALL_BATCH_ROWS)
 
     def take(self, ranges: Iterable[RangeDone], begun_s: float) -> BatchDone:
         """Commit a batch, then do what the tables need. Raises ``PipelineGap``, ``TableError``."""

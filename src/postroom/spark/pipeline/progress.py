@@ -21,7 +21,6 @@ class Lines:
         self._print = print_line
 
     def begun(self, pipeline: Pipeline) -> None:
-        """See `run.Watcher`."""
         lag = pipeline.worst_lag()
         ledgers, tables = len(pipeline.seen), len(pipeline.tables)
         self._print(
@@ -30,7 +29,6 @@ class Lines:
         )
 
     def batch(self, pipeline: Pipeline, done: BatchDone) -> None:
-        """See `run.Watcher`."""
         self._print(batch_line(done, pipeline.worst_lag()))
 
 
@@ -89,11 +87,9 @@ class Bar:
         self._bar.stop()
 
     def begun(self, pipeline: Pipeline) -> None:
-        """See `run.Watcher`."""
         self._task = self._bar.add_task("records", total=_missing(pipeline))
 
     def batch(self, pipeline: Pipeline, done: BatchDone) -> None:
-        """See `run.Watcher`."""
         if self._task is not None:
             self._bar.advance(self._task, done.records)
 

@@ -6,12 +6,13 @@ from typing import Final
 
 import msgspec
 
-from postroom.spark.ledger_source.ranges import Seen
 from postroom.spark.pipeline.errors import SettingsConflict
 from postroom.spark.pipeline.options import PipelineOptions, Settings, load_settings
 from postroom.spark.pipeline.root import Root
+from postroom.spark.places.place import Seen
 from postroom.spark.store.formats import DEFAULT_FORMAT, open_store
 from postroom.spark.store.protocol import SETTINGS_FILE
+from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.policy import Policy
 
 
@@ -20,7 +21,7 @@ def settled_options(root: Root, options: PipelineOptions) -> PipelineOptions:
     before = load_settings(root)
     if before is not None:
         options = replace(
-            options, format=options.format or before.format, only=options.only or tuple(before.tables)
+            options, format=options.format or before.format, only=options.only or _tables(before)
         )
         _check(root, before, options)
     options = replace(options, format=options.format or DEFAULT_FORMAT)
@@ -28,6 +29,12 @@ def settled_options(root: Root, options: PipelineOptions) -> PipelineOptions:
     if now != before:
         root.note(SETTINGS_FILE, msgspec.to_builtins(now))
     return options
+
+
+def _tables(before: Settings) -> tuple[str, ...]:
+    """Those that there are; where these were all that the program knew, with those that it knows now."""
+    new = set(DEFINITIONS) - set(before.known)
+    return tuple(before.tables if set(before.known) - set(before.tables) else [*before.tables, *new])
 
 
 def check_options(options: PipelineOptions) -> None:
@@ -65,18 +72,14 @@ def ledger_names(tables: str) -> dict[str, str]:
 def settings_of(options: PipelineOptions) -> Settings:
     """What is written down of a run's options."""
     policy = options.policy
-    return Settings(
-        options.format,
-        list(options.names),
-        list(options.data),
-        _actions(policy),
-        policy.key_mark,
-    )
+    names, data = list(options.names), list(options.data)
+    return Settings(options.format, names, data, _actions(policy), policy.key_mark, tuple(DEFINITIONS))
 
 
 def check_policy(root: Root, settings: Settings, policy: Policy) -> None:
     """Raises ``SettingsConflict`` if the tables were made with another policy or key."""
-    if (settings.policy, settings.key_mark) != (_actions(policy), policy.key_mark):
+    before = _actions(Policy()) | settings.policy  # of columns that weren't yet, as by default
+    if (before, settings.key_mark) != (_actions(policy), policy.key_mark):
         raise SettingsConflict(
             f"{root.uri}: these tables were made with another policy or key for personal data: what is"
             " written would not match. Give the same, or name another folder"

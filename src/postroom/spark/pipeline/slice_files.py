@@ -19,6 +19,7 @@ from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places.place import Slice
 from postroom.spark.store.protocol import OPEN, DataFile, Part
 from postroom.spark.store.table_store import TableStore
+from postroom.spark.tables.events import EVENTS
 from postroom.spark.tables.fold import partials, split
 from postroom.spark.tables.policy import Policy, apply
 from postroom.spark.tables.range import Range
@@ -102,9 +103,17 @@ def write_slice(slice: Slice, job: Job) -> RangeDone:
         if table.positions.get(ledger_id, 0) < last
         for written in write_partials(table.store, ranges.new_to(table), ledger_id, job.small_rows)
     ]
-    epoch, epoch_id = slice.segment.epoch, slice.segment.epoch_id.hex()
-    reached = (ledger_id, slice.first, last, epoch, epoch_id, len(events), _last_time_us(events))
-    return RangeDone(*reached, tuple(files), stopped)
+    return RangeDone(
+        ledger_id=ledger_id,
+        first=slice.first,
+        last=last,
+        epoch=slice.segment.epoch,
+        epoch_id=slice.segment.epoch_id.hex(),
+        rows=len(events),
+        last_time_us=int(pc.max(events["time"]).cast(pa.int64()).as_py() or 0),
+        files=tuple(files),
+        stopped=stopped,
+    )
 
 
 def write_partials(store: TableStore, rows: Range, ledger_id: str, small_rows: int) -> Iterator[Written]:
@@ -120,10 +129,10 @@ def write_partials(store: TableStore, rows: Range, ledger_id: str, small_rows: i
         return
     for part, day, some in split(definition, made, rows):
         for one in _written(store, some, part, day, ledger_id):
-            whole = rows if len(some) == len(rows) else Range(some)
-            yield (
-                one if definition.is_done is not None else replace(one, sum=row_sum(whole, definition.summed))
-            )
+            if definition.is_done is None:
+                whole = rows if definition is EVENTS and len(some) == len(rows) else Range(some)
+                one = replace(one, sum=row_sum(whole, definition.summed))
+            yield one
 
 
 def sums_of(written: Iterable[Written]) -> dict[str, RowSum]:
@@ -150,14 +159,11 @@ class _Ranges:
         opening = None if table.store.definition.is_done is None else table.openings.get(self._ledger_id)
         key = (position if position >= self._first else 0, opening)
         if key not in self._known:
-            self._known[key] = Range(self._new(*key))
+            events = self._events
+            if key[0]:
+                events = events.filter(pc.greater(events["position"], position))
+            self._known[key] = Range(events if opening is None else not_carried(events, *opening))
         return self._known[key]
-
-    def _new(self, position: int, opening: tuple[int, int] | None) -> pa.Table:
-        events = self._events
-        if position:
-            events = events.filter(pc.greater(events["position"], position))
-        return events if opening is None else not_carried(events, *opening)
 
 
 def _written(
@@ -178,8 +184,3 @@ def _read(slice: Slice) -> tuple[pa.Table, int, str]:
         before = events.filter(pc.less(events["position"], error.position))
         return before, error.position - 1, str(error)
     return pa.Table.from_batches(batches, EVENTS_SCHEMA), slice.last, ""
-
-
-def _last_time_us(events: pa.Table) -> int:
-    latest = pc.max(events["time"]).cast(pa.int64()).as_py()
-    return int(latest or 0)

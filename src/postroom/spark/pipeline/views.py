@@ -4,7 +4,6 @@ A temporary view for each table that the pipeline makes, and the ready ones over
 ``in_doubt``, ``lineage``. They read what there is when they are asked.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from postroom.spark.pipeline.options import known_settings
@@ -31,18 +30,14 @@ def create_views(
 def statements(tables: str, prefix: str = "", stuck_after_s: int = STUCK_AFTER_S) -> dict[str, str]:
     """The statements that make the views, by their names. Raises ``PipelineError``, OSError."""
     settings = known_settings(Root(tables))
-    return dict(_statements(tables, settings.tables, prefix, stuck_after_s))
-
-
-def _statements(root: str, names: list[str], prefix: str, stuck_after_s: int) -> Iterator[tuple[str, str]]:
-    for name in names:
-        view = prefix + name
-        options = f"path {_text(root)}, table {_text(name)}"
-        yield view, f"CREATE OR REPLACE TEMPORARY VIEW {_name(view)} USING postroom.table OPTIONS ({options})"
+    made = {}
+    for name in settings.tables:
+        options = f"path {_text(tables)}, table {_text(name)}"
+        made[prefix + name] = f"USING postroom.table OPTIONS ({options})"
     for name, (table, query) in ready_views(stuck_after_s, prefix).items():
-        if table in names:
-            view = prefix + name
-            yield view, f"CREATE OR REPLACE TEMPORARY VIEW {_name(view)} AS {query}"
+        if table in settings.tables:
+            made[prefix + name] = f"AS {query}"
+    return {view: f"CREATE OR REPLACE TEMPORARY VIEW {_name(view)} {what}" for view, what in made.items()}
 
 
 def _name(name: str) -> str:

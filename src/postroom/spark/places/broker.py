@@ -4,11 +4,10 @@ to what is durable. So a cluster that shares no disk with the broker reads its l
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import numpy as np
-import numpy.typing as npt
 
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.format.expand import Chunk
@@ -23,7 +22,8 @@ from postroom.ledger.storage.events_image import EventsImage, decode_image
 from postroom.spark.places.cache import FileCache, default_folder
 from postroom.spark.places.http_client import HttpClient
 from postroom.spark.places.images import cache_key, carried_from, checked_image, read_image
-from postroom.spark.places.place import Messages, Place, Slice, Snapshot, messages_of, snapshot_of
+from postroom.spark.places.manifest import PLAIN_FIELDS
+from postroom.spark.places.place import Messages, Place, Serials, Slice, Snapshot, messages_of, snapshot_of
 
 MESSAGES_PATH: Final = "/ledger/messages"
 ARRIVALS_PATH: Final = f"{MESSAGES_PATH}?bodies=false"
@@ -50,14 +50,20 @@ class BrokerPlace(Place):
         return f"BrokerPlace({self.uri!r})"
 
     def snapshot(self) -> Snapshot:
-        """See `Place.look`."""
         shown = self._client.json("/ledger")
         ledger_id = UUID(shown["ledger_id"]).bytes
-        segments = [_segment(ledger_id, each) for each in shown["segments"]]
+        segments = [
+            Segment(
+                ledger_id=ledger_id,
+                seal=None if each["seal"] is None else Seal(**each["seal"]),
+                epoch_id=bytes.fromhex(each["epoch_id"]),
+                **{name: each[name] for name in ("is_sealed", *PLAIN_FIELDS)},
+            )
+            for each in shown["segments"]
+        ]
         return snapshot_of(segments, int(shown["durable_through"]))
 
     def read(self, slice: Slice) -> Iterator[tuple[Chunk, Definitions]]:
-        """See `Place.read`."""
         segment = slice.segment
         key = cache_key(segment)
         if segment.is_sealed and (slice.records_bytes >= SMALL_BYTES or self._cache.holds(key)):
@@ -70,18 +76,13 @@ class BrokerPlace(Place):
             first = image.last_position + 1
 
     def carried(self, snapshot: Snapshot, through: int) -> Carried | None:
-        """See `Place.carried`."""
         try:
             return self._carried(snapshot, through)
         except FileNotFoundError:  # a newer checkpoint may just have let it go
             return self._carried(snapshot, through)
 
     def messages(
-        self,
-        snapshot: Snapshot | None,
-        serials: npt.NDArray[np.uint64],
-        check: bool = True,
-        max_bytes: int | None = None,
+        self, snapshot: Snapshot | None, serials: Serials, check: bool = True, max_bytes: int | None = None
     ) -> Messages:
         """See `Place.messages`. The broker bounds every answer, whatever `max_bytes` is: there may be fewer
         messages than asked for."""
@@ -98,7 +99,7 @@ class BrokerPlace(Place):
             raise LedgerCorrupt(self.uri + MESSAGES_PATH, 0, what)
         return messages_of(check_bodies(found) if check else found)
 
-    def arrivals(self, serials: npt.NDArray[np.uint64], through: int) -> Messages:
+    def arrivals(self, serials: Serials, through: int) -> Messages:
         """See `Place.arrivals`: as many requests as the bound on serials takes."""
         wanted, order = np.unique(np.asarray(serials, "<u8"), return_inverse=True)
         if not len(wanted):
@@ -120,7 +121,11 @@ class BrokerPlace(Place):
     def _carried(self, snapshot: Snapshot, through: int) -> Carried | None:
         shown = self._client.json("/ledger")
         checkpoints = [int(name.partition(".")[0]) for name in shown["checkpoints"]]
-        return carried_from(self._file, checkpoints, snapshot.ledger_id, snapshot.first_position, through)
+
+        def fetch(name: str) -> bytes:
+            return self._client.body(f"/ledger/files/{name}")
+
+        return carried_from(fetch, checkpoints, snapshot.ledger_id, snapshot.first_position, through)
 
     def _records(self, segment: Segment, first: int, last: int) -> EventsImage:
         path = f"/ledger/records?first={first}&last={last}"
@@ -131,9 +136,6 @@ class BrokerPlace(Place):
             raise LedgerCorrupt(where, 0, what)
         return image
 
-    def _file(self, name: str) -> bytes:
-        return self._client.body(f"/ledger/files/{name}")
-
     def _sealed(self, segment: Segment, key: str) -> EventsImage:
         path = f"/ledger/files/{events_name(segment.number)}"
         data = self._cache.get(
@@ -142,20 +144,3 @@ class BrokerPlace(Place):
             lambda data: checked_image(data, segment, self.uri + path),
         )
         return decode_image(data, key, segment.number, check=False)
-
-
-def _segment(ledger_id: bytes, shown: dict[str, Any]) -> Segment:
-    seal = shown["seal"]
-    return Segment(
-        number=shown["number"],
-        ledger_id=ledger_id,
-        epoch=shown["epoch"],
-        first_position=shown["first_position"],
-        last_position=shown["last_position"],
-        is_sealed=shown["is_sealed"],
-        seal=None if seal is None else Seal(**seal),
-        epoch_id=bytes.fromhex(shown["epoch_id"]),
-        first_time_us=shown["first_time_us"],
-        last_time_us=shown["last_time_us"],
-        records_bytes=shown["records_bytes"],
-    )

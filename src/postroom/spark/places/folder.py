@@ -7,9 +7,6 @@ from threading import Lock
 from typing import Final
 from uuid import UUID
 
-import numpy as np
-import numpy.typing as npt
-
 from postroom.ledger.format.expand import Chunk
 from postroom.ledger.reading.body_reader import BodyReader
 from postroom.ledger.reading.carried_entries import Carried, carried
@@ -18,7 +15,7 @@ from postroom.ledger.reading.segments import Segment, folder_of, open_segment
 from postroom.ledger.reading.tail import JournalHint, Watch, journal_chunks
 from postroom.ledger.verification.integrity import Covered, check
 from postroom.spark.places.images import read_segment
-from postroom.spark.places.place import Messages, Place, Slice, Snapshot, messages_of, snapshot_of
+from postroom.spark.places.place import Messages, Place, Serials, Slice, Snapshot, messages_of, snapshot_of
 
 KNOWN_FOLDERS: Final = 8
 """So many folders a process remembers from one task to the next."""
@@ -36,7 +33,6 @@ class FolderPlace(Place):
         return FolderPlace, (self.folder,)
 
     def snapshot(self) -> Snapshot:
-        """See `Place.look`."""
         found = self._watch.snapshot()
         return snapshot_of(
             found.segments, found.durable_through(), found.durable_through(beyond_durable=True)
@@ -52,7 +48,6 @@ class FolderPlace(Place):
         return b"" if hint is None else hint.encode()
 
     def read(self, slice: Slice) -> Iterator[tuple[Chunk, Definitions]]:
-        """See `Place.read`."""
         data = _journal(self.folder, slice)
         if data is not None:
             hint = JournalHint.decode(slice.hint)
@@ -64,24 +59,17 @@ class FolderPlace(Place):
         yield from read_segment(open_segment(self.folder, slice.segment), slice.first, slice.last)
 
     def carried(self, snapshot: Snapshot, through: int) -> Carried | None:
-        """See `Place.carried`."""
         return carried(self.folder, UUID(snapshot.ledger_id).bytes, snapshot.first_position, through)
 
     def messages(
-        self,
-        snapshot: Snapshot | None,
-        serials: npt.NDArray[np.uint64],
-        check: bool = True,
-        max_bytes: int | None = None,
+        self, snapshot: Snapshot | None, serials: Serials, check: bool = True, max_bytes: int | None = None
     ) -> Messages:
-        """See `Place.messages`."""
         reader, lock = _reader(self.folder)
         through = None if snapshot is None else snapshot.durable_through
         with lock:
             return messages_of(reader.read(serials, through, check=check, max_bytes=max_bytes))
 
-    def arrivals(self, serials: npt.NDArray[np.uint64], through: int) -> Messages:
-        """See `Place.arrivals`."""
+    def arrivals(self, serials: Serials, through: int) -> Messages:
         reader, lock = _reader(self.folder)
         with lock:
             return messages_of(reader.read(serials, through, with_bodies=False))

@@ -9,8 +9,10 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
+from postroom.client.connection.connector import TlsOptions
+from postroom.client.exceptions import JMSSecurityException
 from postroom.ledger.errors import LedgerError
 
 TIMEOUT_S: Final = 30
@@ -41,18 +43,21 @@ class UrlInvalid(LedgerError):
     """A URL that names no broker."""
 
 
+class CertificateUnusable(LedgerError):
+    """The client's own certificate, or its key, can't be read."""
+
+
 class HttpClient:
     """Requests to one server that change nothing there; for one thread at a time."""
 
     def __init__(self, url: str, token: str) -> None:
-        """Raises ``UrlInvalid``."""
+        """Raises ``UrlInvalid``, ``CertificateUnusable``."""
         split = urlsplit(url)
         self._url: Final = url
         self._prefix: Final = split.path.rstrip("/")
         self._headers: Final = {"authorization": f"Bearer {token}"} if token else {}
-        kind = http.client.HTTPSConnection if split.scheme == "https" else http.client.HTTPConnection
         try:
-            self._connection: Final = kind(split.hostname or "", split.port, timeout=TIMEOUT_S)
+            self._connection: Final = _connection(split)
         except (ValueError, http.client.InvalidURL) as error:
             raise UrlInvalid(f"{url}: {error}: a broker is http://HOST:PORT or https://HOST:PORT") from error
         if not split.hostname:
@@ -131,11 +136,26 @@ class HttpClient:
         answer = self._connection.getresponse()
         if answer.status in (200, 206):
             return read(answer)
-        what = _what(answer.read(MAX_ERROR_BYTES))
+        error = answer.read(MAX_ERROR_BYTES)
         answer.close()
+        try:
+            what = str(json.loads(error)["what"])  # the line for people
+        except (ValueError, KeyError, TypeError):
+            what = error[:200].decode("utf-8", "replace")
         if answer.status in _GONE:
             raise FileNotFoundError(f"{self._url}{path}: {what}")
         raise BrokerRefused(self._url + path, answer.status, what)
+
+
+def _connection(split: SplitResult) -> http.client.HTTPConnection:
+    host = split.hostname or ""
+    if split.scheme != "https":
+        return http.client.HTTPConnection(host, split.port, timeout=TIMEOUT_S)
+    try:
+        tls = TlsOptions.of_environment().context()
+    except JMSSecurityException as error:
+        raise CertificateUnusable(str(error)) from error
+    return http.client.HTTPSConnection(host, split.port, timeout=TIMEOUT_S, context=tls)
 
 
 def _pieces(answer: http.client.HTTPResponse) -> Iterator[bytes]:
@@ -144,11 +164,3 @@ def _pieces(answer: http.client.HTTPResponse) -> Iterator[bytes]:
         yield piece
     if answer.length:
         raise http.client.IncompleteRead(b"", answer.length)
-
-
-def _what(body: bytes) -> str:
-    """The line for people of an error's answer."""
-    try:
-        return str(json.loads(body)["what"])
-    except (ValueError, KeyError, TypeError):
-        return body[:200].decode("utf-8", "replace")

@@ -27,6 +27,12 @@ EVENTS: Final = "events"
 OLDER: Final = "older"
 CHECKPOINT: Final = "checkpoint"
 
+PLAIN_FIELDS: Final = (
+    *("number", "epoch", "first_position", "last_position"),
+    *("first_time_us", "last_time_us", "records_bytes"),
+)
+"""Of a `Segment`, those that are the same in JSON."""
+
 U64 = Annotated[int, Meta(ge=0)]
 
 
@@ -37,9 +43,6 @@ class SealEntry(Struct, frozen=True):
     epoch: U64
     position: U64
     crc: U64
-
-    def seal(self) -> Seal:
-        return Seal(self.file_number, self.epoch, self.position, self.crc)
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -78,17 +81,11 @@ class Entry(Struct, frozen=True, kw_only=True):
     def segment(self) -> Segment:
         """The file's positions, as a look tells them."""
         return Segment(
-            number=self.number,
             ledger_id=UUID(self.ledger_id).bytes,
-            epoch=self.epoch,
-            first_position=self.first_position,
-            last_position=self.last_position,
             is_sealed=True,
-            seal=self.end.seal(),
+            seal=Seal(*msgspec.structs.astuple(self.end)),
             epoch_id=bytes.fromhex(self.epoch_id),
-            first_time_us=self.first_time_us,
-            last_time_us=self.last_time_us,
-            records_bytes=self.records_bytes,
+            **{name: getattr(self, name) for name in PLAIN_FIELDS},
         )
 
 
@@ -101,16 +98,10 @@ def entry_of_image(image: EventsImage, kind: str, size_bytes: int, crc: int) -> 
         ledger_id=str(UUID(bytes=image.ledger_id)),
         size_bytes=size_bytes,
         crc=crc,
-        number=image.file_number,
-        epoch=image.epoch,
         epoch_id=image.epoch_id.hex(),
-        first_position=image.first_position,
-        last_position=image.last_position,
-        first_time_us=segment.first_time_us,
-        last_time_us=segment.last_time_us,
-        records_bytes=segment.records_bytes,
         end=SealEntry(*image.seal()),
         before=SealEntry(*image.sealed),
+        **{name: getattr(segment, name) for name in PLAIN_FIELDS},
     )
 
 

@@ -5,7 +5,7 @@ pickled with each task; what it remembers between looks stays on the driver.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from postroom.ledger.errors import LedgerError
 from postroom.ledger.format.expand import Chunk
 from postroom.ledger.format.layout import Array
 from postroom.ledger.reading.body_reader import BodyState, FoundMessages, packed_bodies
@@ -97,6 +98,9 @@ class Slice:
         """About how many bytes reading it costs."""
         share = (self.last - self.first + 1) / max(1, self.segment.record_count)
         return int(share * self.segment.records_bytes)
+
+
+Serials = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +199,7 @@ class Place(ABC):
 
     @abstractmethod
     def messages(
-        self,
-        snapshot: Snapshot | None,
-        serials: npt.NDArray[np.uint64],
-        check: bool = True,
-        max_bytes: int | None = None,
+        self, snapshot: Snapshot | None, serials: Serials, check: bool = True, max_bytes: int | None = None
     ) -> Messages:
         """The messages of these serials: arrivals, ids and, where they may be had, bodies.
 
@@ -210,8 +210,35 @@ class Place(ABC):
         """
 
     @abstractmethod
-    def arrivals(self, serials: npt.NDArray[np.uint64], through: int) -> Messages:
+    def arrivals(self, serials: Serials, through: int) -> Messages:
         """The arrivals of these serials with their ids, without bodies; all of them, in that order.
 
         `through`: positions up to there are known to be durable. Raises ``LedgerError``, ``OSError``.
         """
+
+
+class LedgerTwice(LedgerError):
+    """Two paths lead to one ledger."""
+
+    def __init__(self, ledger_id: str, first: str, second: str) -> None:
+        super().__init__(f"{first} and {second} are both ledger {ledger_id}; name one of them")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A place and what it shows."""
+
+    place: Place
+    snapshot: Snapshot
+
+
+def snapshots_of(places: Iterable[Place]) -> dict[str, Seen]:
+    """A look at each place, by ledger id. Raises ``LedgerTwice`` and what looks raise."""
+    seen: dict[str, Seen] = {}
+    for place in places:
+        snapshot = place.snapshot()
+        other = seen.get(snapshot.ledger_id)
+        if other is not None:
+            raise LedgerTwice(snapshot.ledger_id, other.place.uri, place.uri)
+        seen[snapshot.ledger_id] = Seen(place, snapshot)
+    return seen

@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.ledger.format.expand import Chunk, Rows
-from postroom.ledger.format.layout import Array
+from postroom.ledger.format.expand import Chunk
 from postroom.ledger.reading.body_reader import FoundArrivals
 from postroom.ledger.reading.carried_entries import Carried
 from postroom.ledger.reading.definitions import Definitions
@@ -27,7 +25,7 @@ from postroom.spark.places.manifest import (
     check_chain,
     decode_entry,
 )
-from postroom.spark.places.place import Messages, Place, Slice, Snapshot, messages_of, snapshot_of
+from postroom.spark.places.place import Messages, Place, Serials, Slice, Snapshot, messages_of, snapshot_of
 
 LEDGER_MARK: Final = "#"
 """In a place's URI, before the id of one of several ledgers in a store."""
@@ -39,33 +37,25 @@ class Manifest:
     def __init__(self, objects: Objects, ledger_id: str) -> None:
         self._objects: Final = objects
         self._ledger_id: Final = ledger_id
-        self._entries: dict[str, Entry] = {}
+        self.entries: dict[str, Entry] = {}
+        """Those read last, by the names of their files."""
 
     def read(self) -> list[Entry]:
         """All entries, by name. Raises ``StoreUnusable``."""
         folder = f"{self._ledger_id}/{MANIFEST_FOLDER}"
         names = self._objects.names(folder)
         for name in names:
-            if name not in self._entries and not name.startswith("."):
+            if name not in self.entries and not name.startswith("."):
                 path = f"{folder}/{name}"
-                self._entries[name] = decode_entry(self._objects.read(path), f"{self._objects.uri}/{path}")
-        self._entries = {name: entry for name, entry in self._entries.items() if name in names}
-        return list(self._entries.values())
+                self.entries[name] = decode_entry(self._objects.read(path), f"{self._objects.uri}/{path}")
+        self.entries = {name: entry for name, entry in self.entries.items() if name in names}
+        return list(self.entries.values())
 
     def history(self) -> list[Entry]:
         """The files of the history, oldest first. Raises ``StoreUnusable`` where one is missing."""
         found = sorted((each for each in self.read() if each.kind == EVENTS), key=lambda each: each.number)
         check_chain(found, f"{self._objects.uri}/{self._ledger_id}")
         return found
-
-    def of_name(self, name: str) -> Entry | None:
-        """Of the entries read last."""
-        return self._entries.get(f"{name}.json")
-
-
-def ledgers_in(objects: Objects) -> list[str]:
-    """Ids of the ledgers in a store."""
-    return [name for name in objects.folders("") if objects.names(f"{name}/{MANIFEST_FOLDER}")]
 
 
 class StorePlace(Place):
@@ -85,28 +75,22 @@ class StorePlace(Place):
         return StorePlace, (self.root, self._given_id, self._cache_folder)
 
     def snapshot(self) -> Snapshot:
-        """See `Place.look`. Raises ``StoreUnusable`` where no ledger is, or several are."""
+        """See `Place.snapshot`. Raises ``StoreUnusable`` where no ledger is, or several are."""
         history = self._known_manifest().history()
         if not history:
             raise StoreUnusable(f"{self.uri}: nothing was uploaded yet")
         return snapshot_of([each.segment() for each in history], history[-1].last_position)
 
     def read(self, slice: Slice) -> Iterator[tuple[Chunk, Definitions]]:
-        """See `Place.read`."""
         yield from read_image(self._image(slice.segment), slice.first, slice.last)
 
     def carried(self, snapshot: Snapshot, through: int) -> Carried | None:
-        """See `Place.carried`."""
         entries = self._known_manifest().read()
         checkpoints = [entry.last_position for entry in entries if entry.kind == CHECKPOINT]
         return carried_from(self._fetch, checkpoints, snapshot.ledger_id, snapshot.first_position, through)
 
     def messages(
-        self,
-        snapshot: Snapshot | None,
-        serials: npt.NDArray[np.uint64],
-        check: bool = True,
-        max_bytes: int | None = None,
+        self, snapshot: Snapshot | None, serials: Serials, check: bool = True, max_bytes: int | None = None
     ) -> Messages:
         """See `Place.messages`. No body is ever uploaded: those that were stored are NOT_STORED here."""
         snapshot = self.snapshot() if snapshot is None else snapshot
@@ -123,10 +107,11 @@ class StorePlace(Place):
         carried = self.carried(snapshot, snapshot.durable_through) if older else None
         for rows in carried.blocks if carried is not None else ():
             if rows.arrivals is not None and len(rows.arrivals):
-                found.take(*_distinct(rows), 0, older)
+                _, first = np.unique(rows.arrivals["position"], return_index=True)
+                found.take(rows.arrivals[first], rows.names, 0, older)
         return messages_of(found.without_bodies(order))
 
-    def arrivals(self, serials: npt.NDArray[np.uint64], through: int) -> Messages:
+    def arrivals(self, serials: Serials, through: int) -> Messages:
         """See `Place.arrivals`: what was uploaded is durable, and has no bodies."""
         return self.messages(None, serials)
 
@@ -134,14 +119,12 @@ class StorePlace(Place):
         key = cache_key(segment)
         where = f"{self.root}/{key}"
         data = self._cache.get(
-            key,
-            lambda out: self._objects.copy_to(key, out),
-            lambda data: checked_image(data, segment, where),
+            key, lambda out: self._objects.copy_to(key, out), lambda data: checked_image(data, segment, where)
         )
         return decode_image(data, where, segment.number, False)
 
     def _fetch(self, name: str) -> bytes:
-        entry = self._known_manifest().of_name(name)
+        entry = self._known_manifest().entries.get(f"{name}.json")
         if entry is None:
             raise LedgerCorrupt(f"{self.root}/{name}", 0, "missing, though a checkpoint needs it")
         return self._objects.read(entry.object_name)
@@ -152,7 +135,8 @@ class StorePlace(Place):
         return self._manifest
 
     def _only_ledger(self) -> str:
-        found = ledgers_in(self._objects)
+        names = self._objects.folders("")
+        found = [name for name in names if self._objects.names(f"{name}/{MANIFEST_FOLDER}")]
         if not found:
             raise StoreUnusable(f"{self.uri}: no ledger here; `postroom ledger upload` puts one there")
         if len(found) > 1:
@@ -161,10 +145,3 @@ class StorePlace(Place):
                 f" ({', '.join(found)})"
             )
         return found[0]
-
-
-def _distinct(rows: Rows) -> tuple[Array, npt.NDArray[np.uint8]]:
-    """Arrivals of entries, each once, by position."""
-    assert rows.arrivals is not None
-    _, first = np.unique(rows.arrivals["position"], return_index=True)
-    return rows.arrivals[first], rows.names

@@ -7,8 +7,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.spark.audit.dynamic_queues import folded
-from postroom.spark.audit.result import AuditResult
+from postroom.spark.audit.result import AuditResult, folded
 from postroom.spark.report import depths, flows, lives, sums
 from postroom.spark.report.data import Depth, Life, ReportData, Span, Steps
 from postroom.spark.report.naming import Naming, naming_of

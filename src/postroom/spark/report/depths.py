@@ -5,13 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from postroom.ledger.format.layout import Array
 from postroom.spark.report.data import LAYERS, Depth, Steps
-
-Array = npt.NDArray[Any]
 
 WANTED_STEPS: Final = 120
 """The picture over time has about so many steps at most."""
@@ -84,13 +82,14 @@ class Grid:
         """First the queues where most was held for longest."""
         held = {queue: np.cumsum(changes, axis=1) for queue, changes in self.changes.items()}
         busiest = sorted(held, key=lambda queue: (-int(held[queue].sum()), queue))
-        return [self._depth(queue, held[queue]) for queue in busiest]
-
-    def _depth(self, queue: str, held: Array) -> Depth:
-        used = [layer for layer, number in NUMBER_OF_LAYER.items() if held[number].any()]
-        layers = {layer: held[NUMBER_OF_LAYER[layer]].tolist() for layer in used}
-        arrivals, ends = self.moved.get(queue, (0, 0))
-        return Depth(queue, layers, arrivals, ends, int(held.sum(axis=0).max()))
+        found = []
+        for queue in busiest:
+            by_layer = {layer: held[queue][number] for layer, number in NUMBER_OF_LAYER.items()}
+            layers = {layer: values.tolist() for layer, values in by_layer.items() if values.any()}
+            highest = int(held[queue].sum(axis=0).max())
+            arrivals, ends = self.moved.get(queue, (0, 0))
+            found.append(Depth(queue, layers, arrivals, ends, highest))
+        return found
 
 
 # --- from events ----------------------------------------------------------------------------------
@@ -164,11 +163,11 @@ DELAY_COLUMNS: Final = ("ledger_id", "queue_id", "queue", "causes", "began_time"
 
 def add_minutes(grid: Grid, pieces: Iterable[pa.Table]) -> None:
     """Rows of the table destinations: all states but the delayed one."""
-    names = ["arrivals", "ends", *CHANGES]
     for piece in pieces:
         for queue, rows in _by_queue(grid, piece.append_column("step", _steps(grid, piece["minute"]))):
-            totals = {column: int(pc.sum(rows[column]).as_py() or 0) for column in names[:2]}
-            grid.came_and_went(queue, totals["arrivals"], totals["ends"])
+            grid.came_and_went(
+                queue, *(int(pc.sum(rows[name]).as_py() or 0) for name in ("arrivals", "ends"))
+            )
             for column, layer in CHANGES.items():
                 grid.add(queue, NUMBER_OF_LAYER[layer], numbers(rows["step"]), numbers(rows[column]))
 

@@ -1,7 +1,7 @@
 """What went from where to where, counted from the entries table, piece by piece."""
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -40,7 +40,8 @@ class FlowCounts:
 
     def add(self, rows: pa.Table) -> None:
         """Count some folded rows of entries."""
-        self._add_names(rows)
+        for row in rows.group_by(["ledger_id", "queue_id"]).aggregate([("queue", "max")]).to_pylist():
+            self.names[row["ledger_id"], row["queue_id"]] = row["queue_max"] or str(row["queue_id"])
         is_move = pc.is_valid(rows["parent_serial"])
         is_come = pc.is_valid(rows["origin_serial"])
         self._add_puts(rows.filter(pc.invert(pc.or_(is_move, is_come))))
@@ -49,10 +50,6 @@ class FlowCounts:
         self.came.append(rows.filter(is_come).select(_CAME))
         is_left = pc.fill_null(pc.equal(rows["outcome"], "forwarded"), False)
         self.left.append(rows.filter(is_left).select(_LEFT))
-
-    def _add_names(self, rows: pa.Table) -> None:
-        for row in rows.group_by(["ledger_id", "queue_id"]).aggregate([("queue", "max")]).to_pylist():
-            self.names[row["ledger_id"], row["queue_id"]] = row["queue_max"] or str(row["queue_id"])
 
     def _add_puts(self, rows: pa.Table) -> None:
         nobody = pc.if_else(pc.fill_null(rows["adverse"], False), OWN, "")
@@ -64,19 +61,14 @@ class FlowCounts:
     def _add_moves(self, rows: pa.Table) -> None:
         for row in _counted(rows, ("ledger_id", "parent_queue_id", "queue_id", "arrival_event")):
             ledger = row["ledger_id"]
-            key = (
-                (ledger, row["parent_queue_id"]),
-                (ledger, row["queue_id"]),
-                row["arrival_event"] or "move",
-            )
-            self.moves[key] += row["serial_count"]
+            parent, queue = (ledger, row["parent_queue_id"]), (ledger, row["queue_id"])
+            self.moves[parent, queue, row["arrival_event"] or "move"] += row["serial_count"]
 
     def _add_ends(self, rows: pa.Table) -> None:
         for row in _counted(rows, ("ledger_id", "queue_id", "outcome")):
             if row["outcome"] not in (*MOVED, "forwarded"):
-                self.ends[(row["ledger_id"], row["queue_id"]), row["outcome"] or "held"] += row[
-                    "serial_count"
-                ]
+                queue = (row["ledger_id"], row["queue_id"])
+                self.ends[queue, row["outcome"] or "held"] += row["serial_count"]
 
     def flows(self, name: Callable[[str, str], str]) -> list[Flow]:
         """All flows; ``name(ledger id, queue)`` is what people call a queue."""
@@ -84,52 +76,39 @@ class FlowCounts:
         def called(queue: Queue) -> str:
             return name(queue[0], self.names.get(queue, str(queue[1])))
 
-        found = [Flow(source, called(queue), "put", number) for (source, queue), number in self.puts.items()]
-        found += [Flow(called(a), called(b), kind, number) for (a, b, kind), number in self.moves.items()]
-        found += [
-            Flow(called(queue), outcome, "end", number) for (queue, outcome), number in self.ends.items()
-        ]
-        return _together(found + self._crossed(called))
+        sums: Counter[tuple[str, str, str]] = Counter()
+        for (source, queue), number in self.puts.items():
+            sums[source, called(queue), "put"] += number
+        for (a, b, kind), number in self.moves.items():
+            sums[called(a), called(b), kind] += number
+        for (queue, outcome), number in self.ends.items():
+            sums[called(queue), outcome, "end"] += number
+        sums.update(self._crossed(called))
+        return [Flow(*key, number) for key, number in sums.items()]
 
-    def _crossed(self, called: Callable[[Queue], str]) -> list[Flow]:
-        """What went between queue managers: each arrival with the entry that was forwarded."""
-        came, left = _joined(self.came), _joined(self.left)
-        if came is None or left is None:
-            return []
+    def _crossed(self, called: Callable[[Queue], str]) -> Counter[tuple[str, str, str]]:
+        """What went between queue managers, or of which only one side is known: each arrival with the entry
+        that was forwarded."""
+        sums: Counter[tuple[str, str, str]] = Counter()
+        if not self.came:
+            return sums
+        came, left = (pa.concat_tables(tables).combine_chunks() for tables in (self.came, self.left))
         both = left.join(
             came, ["ledger_id", "serial"], ["origin_ledger_id", "origin_serial"], "full outer",
             left_suffix="", right_suffix="_there", coalesce_keys=True,
         )  # fmt: skip
-        counts: dict[tuple[str, str, str], int] = defaultdict(int)
         for row in _counted(both, ("ledger_id", "queue_id", "ledger_id_there", "queue_id_there", "channel")):
-            counts[_crossing(row, called)] += row["serial_count"]
-        return [Flow(source, target, kind, number) for (source, target, kind), number in counts.items()]
-
-
-def _together(found: list[Flow]) -> list[Flow]:
-    """Flows between the same names as one."""
-    sums: Counter[tuple[str, str, str]] = Counter()
-    for flow in found:
-        sums[flow.source, flow.target, flow.kind] += flow.entries
-    return [Flow(*key, number) for key, number in sums.items()]
+            here = called((row["ledger_id"], row["queue_id"])) if row["queue_id"] is not None else ""
+            key = (here or NAMELESS, "forwarded", "end")
+            if row["queue_id_there"] is not None:
+                there = called((row["ledger_id_there"], row["queue_id_there"]))
+                key = (here, there, "channel") if here else (f"channel {row['channel'] or ''}", there, "put")
+            sums[key] += row["serial_count"]
+        return sums
 
 
 _CAME: Final = ["origin_ledger_id", "origin_serial", "ledger_id", "queue_id", "channel"]
 _LEFT: Final = ["ledger_id", "serial", "queue_id"]
-
-
-def _crossing(row: dict[str, Any], called: Callable[[Queue], str]) -> tuple[str, str, str]:
-    """Source, target and kind of a group of messages that crossed, or of which only one side is known."""
-    here = called((row["ledger_id"], row["queue_id"])) if row["queue_id"] is not None else None
-    if row["queue_id_there"] is None:
-        return (here or NAMELESS, "forwarded", "end")
-    there = called((row["ledger_id_there"], row["queue_id_there"]))
-    return (here, there, "channel") if here else (f"channel {row['channel'] or ''}", there, "put")
-
-
-def _joined(pieces: Iterable[pa.Table]) -> pa.Table | None:
-    tables = list(pieces)
-    return pa.concat_tables(tables).combine_chunks() if tables else None
 
 
 def _counted(rows: pa.Table, keys: tuple[str, ...]) -> list[dict[str, Any]]:

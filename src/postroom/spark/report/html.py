@@ -50,12 +50,9 @@ def table(
 def _cell(value: object, is_number: bool, bad: str) -> str:
     shown = f"{value:,}" if isinstance(value, int) else str(value)
     shown = shown if len(shown) <= MAX_CELL else shown[: MAX_CELL - 1] + "…"
-    kinds = [
-        name
-        for name, holds in (("n", is_number), ("wide", len(shown) > WIDE), ("bad", shown == bad))
-        if holds
-    ]
-    attribute = f' class="{" ".join(kinds)}"' if kinds else ""
+    holds = (("n", is_number), ("wide", len(shown) > WIDE), ("bad", shown == bad))
+    kinds = " ".join(name for name, is_so in holds if is_so)
+    attribute = f' class="{kinds}"' if kinds else ""
     return f"<td{attribute}>{escape(shown)}</td>"
 
 

@@ -5,11 +5,11 @@ from html import escape
 from typing import Final
 
 from postroom.spark.report import html, svg
-from postroom.spark.report.data import CATEGORIES, CATEGORY_OF_OUTCOME, Flow, QueueSum, ReportData
+from postroom.spark.report.data import CATEGORIES, CATEGORY_OF_OUTCOME, QueueSum, ReportData
 from postroom.spark.report.depth import depth_picture
 from postroom.spark.report.html import picture, section, table
 from postroom.spark.report.over_time import MAX_DEPTHS, depth, waiting
-from postroom.spark.report.sankey import sankey
+from postroom.spark.report.sankey import MOVE_CATEGORY, sankey
 from postroom.spark.report.single import channels, slowest, undelivered
 from postroom.spark.report.style import CATEGORY_COLORS, STYLE
 from postroom.spark.report.svg import moment
@@ -70,13 +70,9 @@ def _head(data: ReportData) -> str:
 
 def _tiles(queues: Sequence[QueueSum]) -> str:
     sums = [queue.by_category() for queue in queues]
-
-    def total(category: str) -> int:
-        return sum(parts[category] for parts in sums)
-
     tiles = [
         ("arrived", sum(queue.arrivals for queue in queues)),
-        *((category, total(category)) for category in TILES),
+        *((category, sum(parts[category] for parts in sums)) for category in TILES),
     ]
     drawn = (f"<li class=tile><b>{number:,}</b><span>{escape(name)}</span></li>" for name, number in tiles)
     return f"<ul class=tiles>{''.join(drawn)}</ul>"
@@ -95,16 +91,15 @@ def _flow(data: ReportData) -> str:
         {3},
         f"The {min(len(rows), MAX_FLOW_ROWS)} widest of {len(rows)} flows",
     )
-    used = [name for name in CATEGORIES if any(_category(flow) == name for flow in data.flows)]
+    ends = {flow.target for flow in data.flows if flow.kind == "end"}
+    moves = {
+        MOVE_CATEGORY.get(flow.kind, "moved on") for flow in data.flows if flow.kind not in ("end", "put")
+    }
+    categories = moves | {CATEGORY_OF_OUTCOME[outcome] for outcome in ends}
+    used = [name for name in CATEGORIES if name in categories]
     legend = svg.legend([(name, CATEGORY_COLORS[name]) for name in used] + [("put", "flow")])
     intro = "From who put them, through the queues and channels, to what became of them."
     return section("Flow", intro, legend + picture(sankey(data.flows), numbers), data.remarks.get("flow", ""))
-
-
-def _category(flow: Flow) -> str:
-    if flow.kind == "end":
-        return CATEGORY_OF_OUTCOME[flow.target]
-    return "dead-lettered" if flow.kind == "dead_letter" else "moved on" if flow.kind != "put" else ""
 
 
 def _outcomes(queues: Sequence[QueueSum]) -> str:

@@ -58,7 +58,7 @@ def state_of_queue(root: str, queue: str, as_of: datetime | None = None) -> list
     rows = [row for piece in _entries(reader, as_of) for row in _there(piece, queue, as_of)]
     found = [_held(row) for row in rows]
     if as_of is not None:
-        changed = {_key(row) for row in rows if _changed_later(row, as_of)}
+        changed = {_key(row) for row in rows if (row["last_event_time"] or as_of) > as_of}
         found = _as_they_were(reader, found, changed, as_of)
     return sorted(found, key=lambda one: (one.ledger_id, one.serial))
 
@@ -83,18 +83,18 @@ def _there(piece: pa.Table, queue: str, as_of: datetime | None) -> list[Row]:
 def _held(row: Row) -> Held:
     """As the entry is now."""
     return Held(
-        row["ledger_id"],
-        row["serial"],
-        row["queue_id"],
-        row["message_id"],
-        row["state"],
-        row["last_event_time"],
-        row["arrival_time"],
-        _why(row["state"], row["delay_causes"], row["holder_kind"], row["holder"]),
-        row["due"],
-        row["delivery_count"],
-        row["priority"],
-        row["body_bytes"],
+        ledger_id=row["ledger_id"],
+        serial=row["serial"],
+        queue_id=row["queue_id"],
+        message_id=row["message_id"],
+        state=row["state"],
+        since=row["last_event_time"],
+        arrival=row["arrival_time"],
+        why=_why(row["state"], row["delay_causes"], row["holder_kind"], row["holder"]),
+        due=row["due"],
+        deliveries=row["delivery_count"],
+        priority=row["priority"],
+        body_bytes=row["body_bytes"],
     )
 
 
@@ -102,10 +102,6 @@ def _why(state: str, causes: str | None, holder_kind: str | None, holder: str | 
     if state == "delayed":
         return (causes or "").replace("_", " ")
     return " ".join(part for part in ((holder_kind or "").replace("_", " "), holder) if part)
-
-
-def _changed_later(row: Row, as_of: datetime) -> bool:
-    return row["last_event_time"] is not None and row["last_event_time"] > as_of
 
 
 def _key(row: Row) -> Key:
@@ -131,11 +127,19 @@ def _as_they_were(reader: Reader, found: list[Held], changed: set[Key], as_of: d
             f"the table events doesn't reach back to {as_of.isoformat()}: it has nothing of serial {serial}"
             f" of ledger {ledger} before that"
         )
-    return [_then(one, last, deliveries) if _of(one) in changed else one for one in found]
-
-
-def _of(one: Held) -> Key:
-    return (one.ledger_id, one.serial, one.queue_id)
+    return [
+        replace(
+            one,
+            state=row["to_state"],
+            since=row["time"],
+            why=_why(row["to_state"], row["causes"], row["holder_kind"], row["holder"]),
+            due=row["due"] if row["to_state"] == "delayed" else None,
+            deliveries=deliveries[key],
+        )
+        if (key := (one.ledger_id, one.serial, one.queue_id)) in changed and (row := last[key])
+        else one
+        for one in found
+    ]
 
 
 def _until(
@@ -153,22 +157,9 @@ def _until(
         for row in piece.filter(these).to_pylist():
             key = _key(row)
             deliveries[key] = deliveries.get(key, 0) + row["delivery_delta"]
-            if key not in last or _order(last[key]) < _order(row):
+            if key not in last or (last[key]["position"], last[key]["ordinal"]) < (
+                row["position"],
+                row["ordinal"],
+            ):
                 last[key] = row
     return last, deliveries
-
-
-def _order(row: Row) -> tuple[int, int]:
-    return (row["position"], row["ordinal"])
-
-
-def _then(one: Held, last: dict[Key, Row], deliveries: dict[Key, int]) -> Held:
-    row = last[_of(one)]
-    return replace(
-        one,
-        state=row["to_state"],
-        since=row["time"],
-        why=_why(row["to_state"], row["causes"], row["holder_kind"], row["holder"]),
-        due=row["due"] if row["to_state"] == "delayed" else None,
-        deliveries=deliveries[_of(one)],
-    )

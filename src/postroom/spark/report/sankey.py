@@ -50,8 +50,14 @@ def sankey(flows: Sequence[Flow]) -> Picture:
     """The picture of all flows; bands are coloured by what became of the messages."""
     bands = _merge_small(_bands(flows))
     nodes = _nodes(bands)
-    layers = _layers(nodes)
-    scale = _scale(layers)
+    layers: dict[int, list[Node]] = defaultdict(list)
+    for node in sorted(nodes.values(), key=lambda node: -node.size):
+        layers[node.layer].append(node)
+    rooms = (
+        (HEIGHT - NODE_GAP * (len(some) - 1)) / max(1, sum(node.size for node in some))
+        for some in layers.values()
+    )
+    scale = max(min(rooms), 1e-9)  # height of one message, so that the fullest layer fits
     _place(layers, nodes, bands, scale)
     drawn = [_band(nodes, band, ends, scale) for band, ends in _slots(nodes, bands, scale)]
     drawn += [_node(node, max(layers)) for node in nodes.values()]
@@ -130,23 +136,6 @@ def _set_queue_layers(bands: list[Band], nodes: dict[Key, Node]) -> int:
             if nodes[b].layer <= nodes[a].layer < MAX_QUEUE_LAYERS:
                 nodes[b].layer = nodes[a].layer + 1
     return max((nodes[key].layer for key in queues), default=0) + 1
-
-
-def _layers(nodes: dict[Key, Node]) -> dict[int, list[Node]]:
-    """Nodes by layer, the largest first."""
-    layers: dict[int, list[Node]] = defaultdict(list)
-    for node in sorted(nodes.values(), key=lambda node: -node.size):
-        layers[node.layer].append(node)
-    return layers
-
-
-def _scale(layers: dict[int, list[Node]]) -> float:
-    """Height of one message, so that the fullest layer fits."""
-    rooms = (
-        (HEIGHT - NODE_GAP * (len(nodes) - 1)) / max(1, sum(node.size for node in nodes))
-        for nodes in layers.values()
-    )
-    return max(min(rooms), 1e-9)
 
 
 def _place(layers: dict[int, list[Node]], nodes: dict[Key, Node], bands: list[Band], scale: float) -> None:

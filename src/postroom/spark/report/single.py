@@ -20,14 +20,13 @@ def undelivered(rows: Sequence[Undelivered], remark: str) -> str:
     if not rows:
         intro = "Nothing failed, and everything that ended was delivered."
         return section("Not delivered", intro, "", remark)
-    lines = [_undelivered_row(one) for one in rows[: html.MAX_ROWS]]
+    lines = [
+        (o.queue, words(o.outcome), o.reason, o.entries, o.most_retries, moment(o.last_us))
+        for o in rows[: html.MAX_ROWS]
+    ]
     heads = ("queue", "outcome", "reason", "entries", "most retries", "last")
     shown = table(heads, lines, {3, 4}, html.first_of("reasons", len(rows)))
     return section("Not delivered", "What ended otherwise than with a consumer, and why.", shown, remark)
-
-
-def _undelivered_row(one: Undelivered) -> tuple[object, ...]:
-    return (one.queue, words(one.outcome), one.reason, one.entries, one.most_retries, moment(one.last_us))
 
 
 def slowest(data: ReportData) -> str:
@@ -37,7 +36,8 @@ def slowest(data: ReportData) -> str:
     for title, lives in (("Slowest to be consumed", data.slowest), ("Longest still there", data.oldest)):
         if lives:
             drawn = timeline_picture(lives, now_us, f"{title}: states over time")
-            numbers = table(_HEADS, list(_phases(lives, now_us)), {2, 4}, "Each message and its states")
+            heads = ("queue", "message", "serial", "when", "how long", "state", "why")
+            numbers = table(heads, _phases(lives, now_us), {2, 4}, "Each message and its states")
             parts.append(f"<h3 class=part>{title}</h3>{picture(drawn, numbers)}")
     if not parts:
         return ""
@@ -47,23 +47,15 @@ def slowest(data: ReportData) -> str:
     return section("Slowest messages", intro, legend + "".join(parts), data.remarks.get("slowest", ""))
 
 
-_HEADS: Final = ("queue", "message", "serial", "when", "how long", "state", "why")
-
-
 def _phases(lives: Sequence[Life], now_us: int) -> Iterator[tuple[object, ...]]:
     for life in lives:
         took = duration(end_us(life, now_us) - life.arrival_us)
         ended = words(life.outcome or "still there")
         yield (life.queue, life.message_id, life.serial, moment(life.arrival_us), took, ended, "")
         for phase in life.phases[:MAX_PHASES]:
-            begin, stayed = (
-                duration(phase.begin_us - life.arrival_us),
-                duration(phase.end_us - phase.begin_us),
-            )
+            begin = duration(phase.begin_us - life.arrival_us)
+            stayed = duration(phase.end_us - phase.begin_us)
             yield ("", "", "", f"+ {begin}", stayed, words(phase.state), phase.why)
-
-
-_CHANNEL_COUNTS: Final = ("batches", "backed out", "dropped", "returned")
 
 
 def channels(rows: Sequence[ChannelSum]) -> str:
@@ -71,6 +63,7 @@ def channels(rows: Sequence[ChannelSum]) -> str:
     if not rows:
         return ""
     lines = [astuple(one) for one in rows[: html.MAX_ROWS]]
-    heads = ("queue manager", "channel", "direction", "messages", "bytes", *_CHANNEL_COUNTS)
+    counts = ("messages", "bytes", "batches", "backed out", "dropped", "returned")
+    heads = ("queue manager", "channel", "direction", *counts)
     shown = table(heads, lines, set(range(3, 9)), html.first_of("channels", len(rows)))
     return section("Channels", "What each end of each channel sent or received.", shown)

@@ -35,14 +35,11 @@ def totals(pieces: Iterable[pa.Table], keys: Sequence[str], how: Mapping[str, st
             key = tuple(row[name] for name in keys)
             known = found.get(key)
             values = {name: row[f"{name}_{kind}"] for name, kind in how.items()}
-            found[key] = values if known is None else {n: _merged(known[n], values[n], how[n]) for n in how}
+            for name, before in (known or {}).items():
+                both = [one for one in (before, values[name]) if one is not None]
+                values[name] = (sum if how[name] == "sum" else max)(both) if both else None
+            found[key] = values
     return found
-
-
-def _merged(one: Any, other: Any, kind: str) -> Any:
-    if one is None or other is None:
-        return other if one is None else one
-    return one + other if kind == "sum" else max(one, other)
 
 
 def queues(pieces: Iterable[pa.Table], naming: Naming) -> list[QueueSum]:
@@ -99,22 +96,18 @@ def undelivered(pieces: Iterable[pa.Table], naming: Naming) -> list[Undelivered]
     """From the table undelivered: what ended so, by reason; the most frequent first."""
     keys = ("ledger_id", "queue_id", "queue", "outcome", "rule", "condition", "reason_code")
     how = {"entries": "sum", "retries": "max", "last_us": "max"}
-    found = totals(map(_ended, pieces), keys, how)
-    rows = [_undelivered(naming, key, row) for key, row in found.items()]
+    ended = (piece.filter(pc.is_valid(piece["outcome"])) for piece in pieces)
+    counted = (
+        rows.append_column("entries", pa.repeat(pa.scalar(1, pa.int64()), len(rows))).append_column(
+            "last_us", rows["last_time"].cast(pa.int64())
+        )
+        for rows in ended
+    )
+    rows = []
+    for (ledger, queue_id, queue, outcome, rule, condition, code), row in totals(counted, keys, how).items():
+        name, reason = naming.queue(ledger, queue or str(queue_id)), _reason(condition, code, rule)
+        rows.append(Undelivered(name, outcome, reason, row["entries"], row["retries"], row["last_us"]))
     return sorted(rows, key=lambda one: (-one.entries, one.queue, one.reason))
-
-
-def _undelivered(naming: Naming, key: tuple[Any, ...], row: Mapping[str, Any]) -> Undelivered:
-    ledger, queue_id, queue, outcome, rule, condition, code = key
-    name, reason = naming.queue(ledger, queue or str(queue_id)), _reason(condition, code, rule)
-    return Undelivered(name, outcome, reason, row["entries"], row["retries"], row["last_us"])
-
-
-def _ended(piece: pa.Table) -> pa.Table:
-    rows = piece.filter(pc.is_valid(piece["outcome"]))
-    ones = pa.repeat(pa.scalar(1, pa.int64()), len(rows))
-    last_us = rows["last_time"].cast(pa.int64())
-    return rows.append_column("entries", ones).append_column("last_us", last_us)
 
 
 def _reason(condition: str | None, code: int | None, rule: str | None) -> str:

@@ -50,11 +50,8 @@ class Picture:
         box = Box(-MARGIN, -MARGIN, self.width + 2 * MARGIN, self.height + 2 * MARGIN)
         ground = f'<rect x="{-MARGIN}" y="{-MARGIN}" width="100%" height="100%" style="fill:var(--card)"/>'
         style = f"<style>{COLORS}{PICTURES}</style>"
-        return self._svg(
-            f"{n(box.x)} {n(box.y)} {n(box.width)} {n(box.height)}",
-            style + ground + self.body,
-            ' xmlns="http://www.w3.org/2000/svg"',
-        )
+        view = f"{n(box.x)} {n(box.y)} {n(box.width)} {n(box.height)}"
+        return self._svg(view, style + ground + self.body, ' xmlns="http://www.w3.org/2000/svg"')
 
     def _svg(self, view: str, body: str, more: str = "") -> str:
         label = escape(self.label)
@@ -81,13 +78,7 @@ def count(value: float) -> str:
 
 def duration(us: float) -> str:
     """Microseconds for people: 40 µs, 4 ms, 2 s, 3.5 min, 5 h, 2 d."""
-    for limit, unit in (
-        (86_400e6, "d"),
-        (3_600e6, "h"),
-        (60e6, "min"),
-        (1e6, "s"),
-        (1e3, "ms"),
-    ):
+    for limit, unit in ((86_400e6, "d"), (3_600e6, "h"), (60e6, "min"), (1e6, "s"), (1e3, "ms")):
         if us >= limit:
             value = us / limit
             is_round = value >= 10 or abs(value - round(value)) < 0.05

@@ -3,7 +3,7 @@
 from html import escape
 from typing import Final
 
-from postroom.spark.audit.result import AuditResult, CrossingSums, Cut, QueueSums, Verdict, Violation
+from postroom.spark.audit.result import AuditResult, Verdict
 from postroom.spark.report.html import MAX_ROWS, behind, first_of, section, table
 from postroom.spark.report.svg import moment
 from postroom.spark.report.timeline import words
@@ -24,7 +24,13 @@ def verdict(audit: AuditResult | None) -> str:
         f"{one.name} {one.first_position:,} to {one.position:,}" for one in audit.cuts[:MAX_ROWS]
     )
     checked = f"Positions {spans}: {audit.events:,} events, {audit.entries:,} entries."
-    lines, cut = [checked, *_remarks(audit)], behind(_cut(audit), "The cut")
+    rows = [
+        (o.name, o.ledger_id, o.first_position, o.position, o.epoch, moment(o.last_time_us or None))
+        for o in audit.cuts[:MAX_ROWS]
+    ]
+    heads = ("queue manager", "ledger", "from", "through", "epoch", "time")
+    shown = table(heads, rows, {2, 3, 4}, "What was audited: positions of each ledger")
+    lines, cut = [checked, *_remarks(audit)], behind(shown, "The cut")
     if audit.verdict is Verdict.CLEAN:
         text = audit.accounted()
         return _box("good", f"✓ {text[0].upper()}{text[1:]}.", lines, cut)
@@ -53,22 +59,17 @@ def _remarks(audit: AuditResult) -> list[str]:
     return lines
 
 
-def _cut(audit: AuditResult) -> str:
-    rows = [_cut_row(one) for one in audit.cuts[:MAX_ROWS]]
-    heads = ("queue manager", "ledger", "from", "through", "epoch", "time")
-    return table(heads, rows, {2, 3, 4}, "What was audited: positions of each ledger")
-
-
-def _cut_row(one: Cut) -> tuple[object, ...]:
-    time = moment(one.last_time_us or None)
-    return (one.name, one.ledger_id, one.first_position, one.position, one.epoch, time)
-
-
 def violations(audit: AuditResult | None) -> str:
     """Each breach that was found, by rule."""
     if audit is None or not audit.violations:
         return ""
-    rows = [_violation_row(audit, one) for one in audit.violations[:MAX_ROWS]]
+    rows = []
+    for one in audit.violations[:MAX_ROWS]:
+        places = ", ".join(map(str, one.positions[:MAX_POSITIONS])) + ", …" * (
+            len(one.positions) > MAX_POSITIONS
+        )
+        manager = audit.name_of(one.ledger_id)
+        rows.append((one.rule, manager, one.queue or "", one.serial or "", places, one.detail))
     by_rule = ", ".join(f"{number:,} {rule}" for rule, number in audit.violation_counts.items() if number)
     heads = ("rule", "queue manager", "queue", "serial", "positions", "detail")
     first = table(heads, rows[:SHOWN_VIOLATIONS], {3}, f"The first of {audit.violation_count:,}")
@@ -77,28 +78,23 @@ def violations(audit: AuditResult | None) -> str:
     return section("Violations", f"Breaches of a rule: {by_rule}.", first + rest)
 
 
-def _violation_row(audit: AuditResult, one: Violation) -> tuple[object, ...]:
-    places = ", ".join(str(position) for position in one.positions[:MAX_POSITIONS])
-    more = ", …" * (len(one.positions) > MAX_POSITIONS)
-    manager = audit.name_of(one.ledger_id)
-    return (one.rule, manager, one.queue or "", one.serial or "", places + more, one.detail)
-
-
 def crossings(audit: AuditResult | None) -> str:
     """What channels took from one ledger to another."""
     if audit is None or not audit.crossings:
         return ""
     shown = [name for name in audit.crossings[0].verdicts if any(r.verdicts[name] for r in audit.crossings)]
     heads = ("from", "queue", "to", *shown, "violations")
-    rows = [_crossing_row(audit, one, shown) for one in audit.crossings[:MAX_ROWS]]
+    rows = [
+        (
+            *(audit.name_of(one.ledger_id), one.queue, audit.name_of(one.to_ledger_id)),
+            *(one.verdicts[name] for name in shown),
+            one.violations,
+        )
+        for one in audit.crossings[:MAX_ROWS]
+    ]
     intro = "What channels took from one ledger to another. Persistent messages arrive once."
     numbers = table(heads, rows, set(range(3, len(heads))), first_of("crossings", len(audit.crossings)))
     return section("Between queue managers", intro, numbers)
-
-
-def _crossing_row(audit: AuditResult, one: CrossingSums, verdicts: list[str]) -> tuple[object, ...]:
-    ends = (audit.name_of(one.ledger_id), one.queue, audit.name_of(one.to_ledger_id))
-    return (*ends, *(one.verdicts[name] for name in verdicts), one.violations)
 
 
 def conservation(audit: AuditResult | None) -> str:
@@ -107,7 +103,12 @@ def conservation(audit: AuditResult | None) -> str:
         return ""
     shown = [name for name in audit.queues[0].outcomes if any(q.outcomes[name] for q in audit.queues)]
     heads = ("queue manager", "queue", "verdict", "difference", "before", "arrived", "held", "in transit")
-    rows = [_sums_row(audit, one, shown) for one in (*audit.managers, *audit.queues)[:MAX_ROWS]]
+    rows = []
+    for one in (*audit.managers, *audit.queues)[:MAX_ROWS]:
+        queue = one.queue if one.queue_id is not None else "(all)"
+        opening = "?" if one.opening is None else one.opening
+        head = (audit.name_of(one.ledger_id), queue, one.verdict, one.difference, opening, one.arrivals)
+        rows.append((*head, one.held, one.in_transit, *(one.outcomes[name] for name in shown)))
     intro = (
         "What there was before and what arrived is what is held and what has ended, by outcome:"
         " the difference must be 0."
@@ -117,10 +118,3 @@ def conservation(audit: AuditResult | None) -> str:
     caption = first_of("queue managers and queues", in_all)
     numbers = table(names, rows, set(range(3, len(names))), caption, "unbalanced")
     return section("Conservation", intro, numbers)
-
-
-def _sums_row(audit: AuditResult, one: QueueSums, outcomes: list[str]) -> tuple[object, ...]:
-    queue = one.queue if one.queue_id is not None else "(all)"
-    opening = "?" if one.opening is None else one.opening
-    head = (audit.name_of(one.ledger_id), queue, one.verdict, one.difference, opening, one.arrivals)
-    return (*head, one.held, one.in_transit, *(one.outcomes[name] for name in outcomes))

@@ -44,8 +44,12 @@ def _read_offsets(checkpoint: Checkpoint, batch_id: int) -> Offsets:
     after = {end.source: _file_entry(end.offset) for end in before}
     of_files = [_files(checkpoint, source, after.get(source), last) for source, last in entries.items()]
     text = "\n".join(end.offset for end in ends)
+    data = text.encode()
+    cut = text
+    if len(data) > MAX_OFFSETS_BYTES:
+        cut = data[: MAX_OFFSETS_BYTES - len(CUT.encode())].decode(errors="ignore") + CUT
     full_text = "\n".join([text, *of_files])
-    return Offsets(hashlib.sha256(full_text.encode()).hexdigest(), _short(text))
+    return Offsets(hashlib.sha256(full_text.encode()).hexdigest(), cut)
 
 
 def _ends(checkpoint: Checkpoint, batch_id: int) -> list[SourceOffset]:
@@ -62,16 +66,12 @@ def _files(checkpoint: Checkpoint, source: str, after: int | None, last: int) ->
     """What a source of files has read from one entry of its own log to another: its offset is only the
     entry's number.
     """
-    first = last if after is None else min(after + 1, last)
-    return "\n".join(
-        line for entry in range(first, last + 1) for line in _files_of(checkpoint, source, entry)
-    )
-
-
-def _files_of(checkpoint: Checkpoint, source: str, entry: int) -> list[str]:
-    name = f"{SOURCES}/{source}/{entry}"
-    lines = checkpoint.lines(name + COMPACT if checkpoint.has(name + COMPACT) else name)
-    return sorted(line for line in lines[1:] if json.loads(line).get("batchId") == entry)
+    found: list[str] = []
+    for entry in range(last if after is None else min(after + 1, last), last + 1):
+        name = f"{SOURCES}/{source}/{entry}"
+        lines = checkpoint.lines(name + COMPACT if checkpoint.has(name + COMPACT) else name)
+        found += sorted(line for line in lines[1:] if json.loads(line).get("batchId") == entry)
+    return "\n".join(found)
 
 
 def _file_entry(offset: str) -> int | None:
@@ -82,10 +82,3 @@ def _file_entry(offset: str) -> int | None:
         return None
     number = fields.get("logOffset") if isinstance(fields, dict) else None
     return number if isinstance(number, int) else None
-
-
-def _short(text: str) -> str:
-    data = text.encode()
-    if len(data) <= MAX_OFFSETS_BYTES:
-        return text
-    return data[: MAX_OFFSETS_BYTES - len(CUT.encode())].decode(errors="ignore") + CUT

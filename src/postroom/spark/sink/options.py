@@ -81,16 +81,16 @@ def _read(reader: OptionReader, app: str, version: int | None, checkpoint: str) 
     if app and not _APP.fullmatch(app):
         raise SinkOptionError(f"the app {app!r} is up to 200 letters, digits and characters of _.:/@+-")
     read = SinkOptions(
-        read_broker(reader),
-        reader.text("queue"),
-        reader.text("queueColumn"),
-        app,
-        version,
-        reader.text("abovePosition"),
-        reader.flag("acceptDuplicates"),
-        checkpoint,
-        reader.number("maxMessagesPerBranch", 1, 1_000_000) or MAX_BRANCH_MESSAGES,
-        reader.number("brokerTimeoutS", 1, MOST_BROKER_TIMEOUT_S) or BROKER_TIMEOUT_S,
+        broker=read_broker(reader),
+        queue=reader.text("queue"),
+        queue_column=reader.text("queueColumn"),
+        app=app,
+        version=version,
+        above=reader.text("abovePosition"),
+        accept_duplicates=reader.flag("acceptDuplicates"),
+        checkpoint=checkpoint,
+        max_branch_messages=reader.number("maxMessagesPerBranch", 1, 1_000_000) or MAX_BRANCH_MESSAGES,
+        broker_timeout_s=reader.number("brokerTimeoutS", 1, MOST_BROKER_TIMEOUT_S) or BROKER_TIMEOUT_S,
     )
     if not read.queue and not read.queue_column:
         raise SinkOptionError(

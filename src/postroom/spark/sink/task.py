@@ -5,7 +5,7 @@ names. Rows are encoded in a thread beside, so that the connection lives while t
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Final
 
@@ -65,11 +65,7 @@ class _Task:
         self._who: Final = who
         self._sifter: Final = Sifter(options)
         begin_body: dict[str, object] = {
-            "query_id": who.query_id,
-            "run_id": who.run_id,
-            "batch_id": who.batch_id,
-            "partition": who.partition,
-            "attempt": who.attempt,
+            **{name: text for name, text in asdict(who).items() if name != "app"},
             "digest": "",
             "above": bool(options.above),
             "accept_duplicates": options.accept_duplicates,

@@ -39,17 +39,10 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send a task's rows in branches of the batch."""
-        context = context_of_task()
-        batch_id = property_of(context, BATCH_ID)
+        context = TaskContext.get()
+        assert context is not None
         run_id = property_of(context, RUN_ID) or property_of(context, JOB_GROUP)
-        who = Writing(
-            self._options.app,
-            property_of(context, QUERY_ID),
-            run_id,
-            int(batch_id),
-            context.partitionId(),
-            context.taskAttemptId(),
-        )
+        who = writing(context, self._options.app, run_id, int(property_of(context, BATCH_ID)))
         return write(self._options, who, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -76,15 +69,9 @@ class BatchSink(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send a task's rows in branches of the run."""
-        context = context_of_task()
-        who = Writing(
-            self._app,
-            property_of(context, QUERY_ID),  # of the query whose foreachBatch writes; else none
-            self._run_id,
-            self._options.version or 0,
-            context.partitionId(),
-            context.taskAttemptId(),
-        )
+        context = TaskContext.get()
+        assert context is not None
+        who = writing(context, self._app, self._run_id, self._options.version or 0)
         return write(self._options, who, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -127,11 +114,10 @@ def check(options: SinkOptions, schema: StructType) -> None:
             raise SinkOptionError(f'option "{option}": column {name} is {kind}, not {arrow.field(name).type}')
 
 
-def context_of_task() -> TaskContext:
-    """What Spark says of the task that runs here."""
-    context = TaskContext.get()
-    assert context is not None
-    return context
+def writing(context: TaskContext, app: str, run_id: str, batch_id: int) -> Writing:
+    """Who writes; the query of a batch write is the one whose foreachBatch writes, else none."""
+    query_id = property_of(context, QUERY_ID)
+    return Writing(app, query_id, run_id, batch_id, context.partitionId(), context.taskAttemptId())
 
 
 def property_of(context: TaskContext, name: str) -> str:

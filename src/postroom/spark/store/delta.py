@@ -247,12 +247,9 @@ class DeltaStore(TableStore):
                 post_commithook_properties=NOTHING_AFTER,
             )
         except CommitFailedError as error:
-            raise self._failed(entry, error) from error
-
-    def _failed(self, entry: Entry, error: Exception) -> Exception:
-        if self._log(entry.version) is not None:
-            return FileExistsError(log_path(entry.version))
-        return TableError(f"table {self.name} at {self.uri}: can't commit: {error}")
+            if self._log(entry.version) is not None:
+                raise FileExistsError(path) from error
+            raise TableError(f"table {self.name} at {self.uri}: can't commit: {error}") from error
 
     def _sync(self, version: int) -> None:
         """On this machine: a commit that `deltalake` wrote is on disk before anything is told of it."""

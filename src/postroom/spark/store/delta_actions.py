@@ -77,16 +77,16 @@ class Actions:
     def file(self, flat: Mapping[str, Any]) -> DataFile:
         """A file as `DeltaTable.get_add_actions` tells of it."""
         return DataFile(
-            flat["path"],
-            DONE if flat["partition.part"] == DONE else OPEN,
-            flat["partition.day"],
-            flat["partition.ledger_id"],
-            flat["num_records"] or 0,
-            flat["size_bytes"],
-            flat.get("min.serial") or 0,
-            flat.get("max.serial") or 0,
-            flat.get(f"min.{self.first_position}") or 0,
-            flat.get(f"max.{self.last_position}") or 0,
+            path=flat["path"],
+            part=DONE if flat["partition.part"] == DONE else OPEN,
+            day=flat["partition.day"],
+            ledger_id=flat["partition.ledger_id"],
+            rows=flat["num_records"] or 0,
+            size_bytes=flat["size_bytes"],
+            first_serial=flat.get("min.serial") or 0,
+            last_serial=flat.get("max.serial") or 0,
+            first_position=flat.get(f"min.{self.first_position}") or 0,
+            last_position=flat.get(f"max.{self.last_position}") or 0,
         )
 
     def logged(self, add: Mapping[str, Any]) -> DataFile:

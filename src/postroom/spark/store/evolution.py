@@ -40,7 +40,12 @@ def added(definition: TableDefinition, stored: Sequence[ColumnKind]) -> tuple[Co
         if column.name not in known:
             new.append(column)
         elif known[column.name] != column:
-            raise _differs(definition.name, known[column.name], column)
+            there = known[column.name]
+            raise _refused(
+                definition.name,
+                f"column {column.name} is {there.type} (merged by {there.merge}) in the table and "
+                f"{column.type} (merged by {column.merge}) in this program",
+            )
     for column in new:
         if column.merge in (Merge.KEY, Merge.LINK):
             raise _refused(definition.name, f"its key has no column {column.name}")
@@ -66,14 +71,6 @@ def missing(definition: TableDefinition, stored: Sequence[ColumnKind]) -> tuple[
     """Names of the table's columns that this program does not have."""
     known = {field.name for field in definition.fields}
     return tuple(column.name for column in stored if column.name not in known)
-
-
-def _differs(table: str, stored: ColumnKind, known: ColumnKind) -> SchemaConflict:
-    return _refused(
-        table,
-        f"column {stored.name} is {stored.type} (merged by {stored.merge}) in the table and {known.type} "
-        f"(merged by {known.merge}) in this program",
-    )
 
 
 def _refused(table: str, why: str) -> SchemaConflict:

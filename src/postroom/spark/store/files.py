@@ -6,7 +6,7 @@ what a path says is not repeated as a column of the file, unless a format asks f
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -14,7 +14,6 @@ from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -30,14 +29,7 @@ from postroom.spark.store.buckets import (
     row_groups,
     stable_key,
 )
-from postroom.spark.store.protocol import (
-    OPEN,
-    PARTITION_COLUMNS,
-    DataFile,
-    Part,
-    SchemaConflict,
-    TableError,
-)
+from postroom.spark.store.protocol import OPEN, PARTITION_COLUMNS, DataFile, Part, SchemaConflict, TableError
 from postroom.spark.tables.definition import TableDefinition
 
 DATA: Final = "data"
@@ -193,69 +185,59 @@ class DataFiles:
     ) -> DataFile:
         folder = f"{DATA}/part={part}/day={day or NO_DAY}/ledger_id={ledger_id}"
         path = f"{folder}/{uuid4().hex}.parquet"
-        spans = Spans()
+        metadata: list[pq.FileMetaData] = []
         place = {"part": part, "day": day, "ledger_id": ledger_id} if self.holds_places else {}
         with new_file(self.filesystem, self.at(path)) as sink:
             writer: pq.ParquetWriter | None = None
-            for rows in tables:
-                table = _placed(rows, place)
-                writer = writer or parquet_writer(sink, table.schema)
+            for table in tables:
+                for name, value in place.items():
+                    table = table.append_column(name, pa.repeat(pa.scalar(value, pa.string()), len(table)))
+                writer = writer or parquet_writer(sink, table.schema, metadata)
                 writer.write_table(table, ROW_GROUP_ROWS)
-                spans.add(table)
             if writer is None:
                 raise ValueError("a file without rows")
             if notes:
                 writer.add_key_value_metadata(dict(notes))
             writer.close()
         size_bytes = self.filesystem.get_file_info(self.at(path)).size
-        return spans.file(path, part, day, ledger_id, size_bytes)
-
-
-def _placed(rows: pa.Table, place: Mapping[str, str | None]) -> pa.Table:
-    for name, value in place.items():
-        rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.string()), len(rows)))
-    return rows
-
-
-class Spans:
-    """Row count, serials and positions of what is written to a file."""
-
-    def __init__(self) -> None:
-        self._rows = 0
-        self._least: dict[str, int] = {}
-        self._most: dict[str, int] = {}
-
-    def add(self, table: pa.Table) -> None:
-        self._rows += table.num_rows
-        for name in ("serial", "position", "first_position", "last_position"):
-            if name in table.column_names:
-                self._see(name, pc.min_max(table[name]).as_py())
-
-    def _see(self, name: str, seen: dict[str, int | None]) -> None:
-        least, most = seen["min"], seen["max"]
-        if least is not None and most is not None:
-            self._least[name] = min(self._least.get(name, least), least)
-            self._most[name] = max(self._most.get(name, most), most)
-
-    def file(self, path: str, part: Part, day: str | None, ledger_id: str, size_bytes: int) -> DataFile:
-        """What was written, as a file of a table."""
+        spans = spans_of(metadata[0], ("serial", "position", "first_position", "last_position"))
+        first, last = (
+            ("first_position", "last_position") if "first_position" in spans else ("position", "position")
+        )
+        none = (0, 0)
+        first_serial, last_serial = spans.get("serial", none)
         return DataFile(
-            path,
-            part,
-            day,
-            ledger_id,
-            self._rows,
-            size_bytes,
-            self._least.get("serial", 0),
-            self._most.get("serial", 0),
-            self._least.get("first_position", self._least.get("position", 0)),
-            self._most.get("last_position", self._most.get("position", 0)),
+            path=path,
+            part=part,
+            day=day,
+            ledger_id=ledger_id,
+            rows=metadata[0].num_rows,
+            size_bytes=size_bytes,
+            first_serial=first_serial,
+            last_serial=last_serial,
+            first_position=spans.get(first, none)[0],
+            last_position=spans.get(last, none)[1],
         )
 
 
-def parquet_writer(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
+def spans_of(metadata: pq.FileMetaData, names: Collection[str]) -> dict[str, tuple[int, int]]:
+    """The least and greatest values of these columns in a file, if they are numbers and not all null."""
+    found: dict[str, tuple[int, int]] = {}
+    columns = [index for index in range(metadata.num_columns) if metadata.schema.column(index).path in names]
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, columns):
+            seen = column.statistics
+            if seen is not None and seen.has_min_max and isinstance(seen.min, int):
+                least, most = found.get(column.path_in_schema, (seen.min, seen.max))
+                found[column.path_in_schema] = min(least, seen.min), max(most, seen.max)
+    return found
+
+
+def parquet_writer(
+    sink: Any, schema: pa.Schema, metadata: list[pq.FileMetaData] | None = None
+) -> pq.ParquetWriter:
     """A writer with the settings of all the tables' files: numbers and times as differences, texts by
-    dictionary unless nearly all of them differ."""
+    dictionary unless nearly all of them differ. `metadata` gets the file's when it is closed."""
     texts = [field.name for field in schema if _is_coded(field.name, field.type)]
     numbers = [
         field.name for field in schema if pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type)
@@ -268,6 +250,7 @@ def parquet_writer(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
         use_dictionary=texts,
         column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
         store_schema=False,
+        metadata_collector=metadata,
     )
 
 

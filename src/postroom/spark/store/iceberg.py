@@ -152,16 +152,16 @@ class IcebergStore(TableStore):
         first, last = ("first_position", "last_position") if is_merged else ("position", "position")
         return [
             DataFile(
-                entry.file_path.removeprefix("file://").removeprefix(f"{self.path}/"),
-                DONE if entry.partition[0] == DONE else OPEN,
-                entry.partition[1],
-                entry.partition[2],
-                entry.record_count,
-                entry.file_size_in_bytes,
-                _bound(entry.lower_bounds, ids.get("serial")),
-                _bound(entry.upper_bounds, ids.get("serial")),
-                _bound(entry.lower_bounds, ids[first]),
-                _bound(entry.upper_bounds, ids[last]),
+                path=entry.file_path.removeprefix("file://").removeprefix(f"{self.path}/"),
+                part=DONE if entry.partition[0] == DONE else OPEN,
+                day=entry.partition[1],
+                ledger_id=entry.partition[2],
+                rows=entry.record_count,
+                size_bytes=entry.file_size_in_bytes,
+                first_serial=_bound(entry.lower_bounds, ids.get("serial")),
+                last_serial=_bound(entry.upper_bounds, ids.get("serial")),
+                first_position=_bound(entry.lower_bounds, ids[first]),
+                last_position=_bound(entry.upper_bounds, ids[last]),
             )
             for entry in entries
         ]
@@ -210,7 +210,8 @@ class IcebergStore(TableStore):
         if removed:
             raise TableError(f"table {self.name} at {self.uri}: files of an Iceberg table are not taken out")
         table = self._table()
-        if table is None or _last_number(table) != entry.version - 1:
+        newest = None if table is None else table.current_snapshot()
+        if table is None or ((newest.sequence_number or 0) if newest else 0) != entry.version - 1:
             raise FileExistsError(self.uri)
         properties = {STATE_KEY: encode_state(entry.state), OPERATION_KEY: entry.operation}
         paths = [f"file://{self._data.at(file.path)}" for file in entry.add]
@@ -247,11 +248,6 @@ class IcebergStore(TableStore):
 def _numbered(table: Table, version: int) -> IcebergSnapshot | None:
     found = (s for s in reversed(table.metadata.snapshots) if s.sequence_number == version)
     return next(found, None)
-
-
-def _last_number(table: Table) -> int:
-    snapshot = table.current_snapshot()
-    return (snapshot.sequence_number or 0) if snapshot else 0
 
 
 def _property(snapshot: IcebergSnapshot, name: str) -> str:

@@ -63,7 +63,12 @@ class ParquetStore(TableStore):
     def _listing(self, version: int) -> Listing:
         """A version from the newest checkpoint up to it, and the entries since."""
         starts = [start for start in self._versions(CHECKPOINT) if start <= version]
-        listing = self._checkpoint_of(starts[-1]) if starts else Listing(TableState(), (), ())
+        listing = Listing(TableState(), (), ())
+        if starts:
+            content = self._content(log_path(starts[-1], CHECKPOINT))
+            if content is None:
+                raise self._gone(starts[-1])
+            listing = self._decoded(content, Listing, starts[-1])
         while listing.state.version < version:
             entry = self._entry(listing.state.version + 1)
             if entry is None:
@@ -79,12 +84,6 @@ class ParquetStore(TableStore):
 
     def _has(self, version: int) -> bool:
         return self._data.has(log_path(version, ENTRY))
-
-    def _checkpoint_of(self, version: int) -> Listing:
-        content = self._content(log_path(version, CHECKPOINT))
-        if content is None:
-            raise self._gone(version)
-        return self._decoded(content, Listing, version)
 
     def _decoded(self, content: bytes, kind: type[T], version: int) -> T:
         try:
@@ -142,7 +141,10 @@ class ParquetStore(TableStore):
         if newest is None:
             return 0
         until = datetime.now(UTC) - timedelta(seconds=retention_s)
-        oldest = self._oldest_needed(until)
+        try:
+            oldest = self._version_at(until)
+        except VersionGone:  # the oldest there is is younger
+            oldest = (self._versions(CHECKPOINT) or self._versions(ENTRY))[0]
         needed = self._needed(oldest, newest.state.version)
         strays = [info for info in self._found(DATA) if info.path not in needed]
         gone = [info.path for info in strays if info.mtime <= until]
@@ -160,13 +162,6 @@ class ParquetStore(TableStore):
                 raise self._gone(version)
             needed |= {self._data.at(file.path) for file in entry.add}
         return needed
-
-    def _oldest_needed(self, until: datetime) -> int:
-        """The version that was the newest then; the oldest there is if that is younger."""
-        try:
-            return self._version_at(until)
-        except VersionGone:
-            return (self._versions(CHECKPOINT) or self._versions(ENTRY))[0]
 
     def _clean_log(self, oldest: int, until: datetime) -> None:
         """Delete what no version from `oldest` on starts from, and what a crash left over."""

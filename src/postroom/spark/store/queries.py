@@ -8,7 +8,7 @@ import pyarrow as pa
 from postroom.spark.store.folded import halves
 from postroom.spark.store.protocol import DataFile, Snapshot
 from postroom.spark.store.table_store import TableStore
-from postroom.spark.tables.definition import TIMESTAMP, TableDefinition
+from postroom.spark.tables.definition import TIMESTAMP
 from postroom.spark.tables.views import fold_sql, view_sql
 
 TYPES: Final = {
@@ -35,12 +35,8 @@ def duckdb_query(store: TableStore, snapshot: Snapshot | None = None) -> str:
         return fold_sql(store.definition, files_sql(store, partial), "duckdb")
     if final:
         return f"SELECT {', '.join(store.definition.schema.names)} FROM {files_sql(store, final)}"
-    return no_rows_sql(store.definition)
-
-
-def no_rows_sql(definition: TableDefinition) -> str:
-    """A query for the columns of a table without rows."""
-    columns = [f'CAST(NULL AS {TYPES[field.type]}) AS "{field.name}"' for field in definition.fields]
+    fields = store.definition.fields
+    columns = [f'CAST(NULL AS {TYPES[field.type]}) AS "{field.name}"' for field in fields]
     return f"SELECT {', '.join(columns)} WHERE false"
 
 

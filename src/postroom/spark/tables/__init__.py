@@ -6,6 +6,7 @@ May import `ledger_source`.
 from collections.abc import Mapping
 from typing import Final
 
+from postroom.spark.tables.acts import ACTS
 from postroom.spark.tables.channels import CHANNELS
 from postroom.spark.tables.definition import TableDefinition
 from postroom.spark.tables.delays import DELAYS
@@ -31,6 +32,7 @@ DEFINITIONS: Final[Mapping[str, TableDefinition]] = {
         UNDELIVERED,
         CHANNELS,
         DWELL_TIMES,
+        ACTS,
     )
 }
 """Every table by name."""

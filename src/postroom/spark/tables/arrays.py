@@ -1,14 +1,12 @@
 """Arrow columns as numpy arrays and back; nothing here takes a step of Python per row."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Array = npt.NDArray[Any]
+from postroom.ledger.format.layout import Array
 
 
 @dataclass(frozen=True, slots=True)

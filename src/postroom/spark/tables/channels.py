@@ -3,18 +3,15 @@
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from postroom.ledger.format.layout import Array
 from postroom.spark.tables import arrays
 from postroom.spark.tables.arrays import Codes
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
-from postroom.spark.tables.entries import order_of
 from postroom.spark.tables.final_rows import is_past_minute
 from postroom.spark.tables.range import Range
 from postroom.spark.tables.undelivered import reason_columns
-
-Array = npt.NDArray[Any]
 
 SENT: Final = "sent"
 RECEIVED: Final = "received"
@@ -64,13 +61,13 @@ def units(events: Range) -> pa.Table:
     columns |= {
         "ledger_id": mine.codes("ledger_id").array(),
         "channel": _channel(mine, reasons["channel"], ended),
-        "direction": _direction(came | ended),
+        "direction": Codes(np.where(came | ended, 0, 1).astype(np.int32), [RECEIVED, SENT]).array(),
         "minute": arrays.of_kind(mine.minutes_us, TIMESTAMP),
         "bytes": pa.array(mine.numbers("body_bytes") * (came & first)),
         "last_sequence": mine.column("sequence", pa.int64()),
         "last_luwid": mine.codes("luwid").array(gone),
     }
-    return pa.table(columns | order_of(mine))
+    return pa.table(columns | mine.order())
 
 
 def _concerns_channel(events: Range) -> Array:
@@ -94,10 +91,6 @@ def _channel(events: Range, from_reasons: pa.Array, ended: Array) -> pa.Array:
         return found
 
     return Codes(np.where(ended, numbers(brought), numbers(named)), texts).array()
-
-
-def _direction(received: Array) -> pa.Array:
-    return Codes(np.where(received, 0, 1).astype(np.int32), [RECEIVED, SENT]).array()
 
 
 CHANNELS: Final = TableDefinition(

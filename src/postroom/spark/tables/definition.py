@@ -5,7 +5,7 @@ are merged first. So the events of a ledger may be cut into ranges anywhere, eac
 its own, and the rows merged in any nesting: the result is the table of the whole ledger.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy.typing as npt
 import pyarrow as pa
 
+from postroom.spark.ledger_source.columns import TIMESTAMP as TIMESTAMP
+
 if TYPE_CHECKING:
     from postroom.spark.tables.range import Range
-
-TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 class Merge(StrEnum):
@@ -76,7 +76,8 @@ class TableDefinition:
     ``is_done`` None: append-only, its rows never merge. ``day_of`` is the timestamp that gives the partition
     day of done rows. ``source``: made of events, or of the rows newly added to the part done of the table
     named. ``is_late``: a row that is done may be followed by another of its key, so a reader folds done rows,
-    too.
+    too. ``personal``: the columns that may be personal, each with the column of the policy that it follows;
+    None: those that the policy knows by their names.
     """
 
     name: str
@@ -88,6 +89,7 @@ class TableDefinition:
     day_of: str
     source: str = "events"
     is_late: bool = False
+    personal: Mapping[str, str] | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -113,11 +115,10 @@ class TableDefinition:
 
     def field(self, name: str) -> Field:
         """The column of that name. Raises ``KeyError``."""
-        return next((field for field in self.fields if field.name == name), None) or _unknown(self.name, name)
-
-
-def _unknown(table: str, name: str) -> Field:
-    raise KeyError(f"table {table} has no column {name}")
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise KeyError(f"table {self.name} has no column {name}")
 
 
 LEDGER_ID: Final = Field("ledger_id", pa.string(), Merge.KEY, "The ledger's own id (UUID)")

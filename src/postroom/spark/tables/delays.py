@@ -1,6 +1,6 @@
 """Table ``delays``: one row for each time that a message had to wait, and why."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +29,7 @@ FIELDS: Final = (
     Field("ended_time", TIMESTAMP, Merge.ONLY, "When it ended; null while it waits"),
     Field("ended_event", pa.string(), Merge.ONLY, "By what"),
     Field("ended_state", pa.string(), Merge.ONLY, "Where the entry went; delayed if it then waits for else"),
-    Field(
-        "delayed_us",
-        pa.int64(),
-        Merge.SUM,
-        "How long it waited; null while it does",
-        is_duration=True,
-    ),
+    Field("delayed_us", pa.int64(), Merge.SUM, "How long it waited; null while it does", is_duration=True),
     *ORDER,
 )
 _BY_NAME: Final = {field.name: field for field in FIELDS}
@@ -47,13 +41,8 @@ def units(events: Range) -> pa.Table:
     ends = np.flatnonzero(events.codes("from_state").among("delayed") & ~events.is_carried)
     is_begin = np.arange(len(begins) + len(ends)) < len(begins)
     intervals = Intervals(events, np.concatenate([begins, ends]), is_begin, ~is_begin)
-    columns: dict[str, Any] = {
-        name: intervals.column(_BY_NAME[name]) for name in ("ledger_id", "serial", "queue_id", "queue")
-    }
-    columns |= {"began_position": intervals.link, "delayed_us": intervals.lasted_us}
-    for sources, where in ((FROM_BEGIN, intervals.begins), (FROM_END, intervals.ends)):
-        columns |= {name: intervals.column(_BY_NAME[name], source, where) for name, source in sources.items()}
-    return pa.table(columns | intervals.order())
+    sources = ((FROM_BEGIN, intervals.begins), (FROM_END, intervals.ends))
+    return pa.table(intervals.columns(_BY_NAME, "delayed_us", sources))
 
 
 DELAYS: Final = TableDefinition(

@@ -1,8 +1,7 @@
 """Table ``deliveries``: one row for each time that a message was handed to someone."""
 
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
@@ -63,13 +62,7 @@ FIELDS: Final = (
     Field("sent", pa.bool_(), Merge.MAX, "It had been on the wire"),
     Field("delivery_delta", pa.int64(), Merge.SUM, "What it added to the entry's delivery count"),
     Field("failure_delta", pa.int64(), Merge.SUM, "What it added to the entry's failure count"),
-    Field(
-        "held_us",
-        pa.int64(),
-        Merge.SUM,
-        "How long it was held; null while it is",
-        is_duration=True,
-    ),
+    Field("held_us", pa.int64(), Merge.SUM, "How long it was held; null while it is", is_duration=True),
     *ORDER,
 )
 _BY_NAME: Final = {field.name: field for field in FIELDS}
@@ -84,23 +77,13 @@ def units(events: Range) -> pa.Table:
     was, taken, at_once = events.was_taken[rows], events.is_taken[rows], got[rows]
     intervals = Intervals(events, rows, (taken & ~was) | at_once, (was & ~taken) | at_once)
     changes = ~events.is_carried[rows]
-    return pa.table(_columns(intervals, taken | at_once, changes))
-
-
-def _columns(
-    intervals: Intervals, taken: np.ndarray[Any, Any], changes: np.ndarray[Any, Any]
-) -> dict[str, Any]:
-    columns = {
-        name: intervals.column(_BY_NAME[name]) for name in ("ledger_id", "serial", "queue_id", "queue")
-    }
-    columns |= {"began_position": intervals.link, "held_us": intervals.lasted_us}
-    for sources, where in ((FROM_BEGIN, intervals.begins), (FROM_END, intervals.ends), (FROM_TAKEN, taken)):
-        columns |= {name: intervals.column(_BY_NAME[name], source, where) for name, source in sources.items()}
+    sources = ((FROM_BEGIN, intervals.begins), (FROM_END, intervals.ends), (FROM_TAKEN, taken | at_once))
+    columns = intervals.columns(_BY_NAME, "held_us", sources)
     columns["began_time"] = intervals.column(_BY_NAME["began_time"], "time", intervals.begins & changes)
     for name in ("delivery_delta", "failure_delta"):
         columns[name] = pa.array(intervals.numbers(name) * changes)
     columns["sent"] = pa.array(intervals.numbers("sent").astype(bool))
-    return columns | intervals.order()
+    return pa.table(columns)
 
 
 DELIVERIES: Final = TableDefinition(

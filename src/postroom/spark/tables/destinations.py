@@ -3,9 +3,9 @@
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from postroom.ledger.format.layout import Array
 from postroom.spark.ledger_source.state_names import DELAY_CAUSES, LIVE_STATES, OUTCOMES
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
@@ -13,8 +13,6 @@ from postroom.spark.tables.final_rows import is_past_minute
 from postroom.spark.tables.groups import group
 from postroom.spark.tables.range import Range
 from postroom.spark.tables.range_sums import Sums
-
-Array = npt.NDArray[Any]
 
 
 def _sum(name: str, comment: str) -> Field:
@@ -62,7 +60,7 @@ def units(events: Range) -> pa.Table:
     columns: dict[str, Any] = {"minute": arrays.of_kind(minutes, TIMESTAMP)}
     columns |= {name: sums.first(_BY_NAME[name]) for name in ("ledger_id", "queue_id", "queue")}
     columns |= {name: pa.array(values) for name, values in (_counts(sums) | _levels(sums)).items()}
-    return pa.table(columns | sums.order)
+    return pa.table(columns | events.order(groups.first, groups.last))
 
 
 def _counts(sums: Sums) -> dict[str, Array]:

@@ -9,17 +9,15 @@ import math
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from postroom.ledger.format.layout import Array
 from postroom.spark.tables import arrays
 from postroom.spark.tables.arrays import Codes
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
 from postroom.spark.tables.entries import DWELL
 from postroom.spark.tables.final_rows import DAY_US, is_quiet
 from postroom.spark.tables.range import MINUTE_US, Range
-
-Array = npt.NDArray[Any]
 
 ACCURACY: Final = 0.02
 GAMMA: Final = (1 + ACCURACY) / (1 - ACCURACY)

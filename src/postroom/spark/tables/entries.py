@@ -3,16 +3,14 @@
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from postroom.ledger.format.layout import Array
 from postroom.spark.ledger_source.columns import COLUMN_BY_NAME
 from postroom.spark.ledger_source.state_names import HELD_STATES
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
 from postroom.spark.tables.range import Range
-
-Array = npt.NDArray[Any]
 
 DWELL: Final = {
     "put_unconfirmed_us": ("put_unconfirmed",),
@@ -24,27 +22,10 @@ DWELL: Final = {
 """Columns of the time spent, and in which states."""
 
 FROM_ARRIVAL: Final = (
-    "message_id",
-    "correlation_id",
-    "group_id",
-    "group_sequence",
-    "priority",
-    "durable",
-    "stored",
-    "adverse",
-    "body_bytes",
-    "expiry",
-    "creation",
-    "body_serial",
-    "producer_id",
-    "producer",
-    "parent_serial",
-    "parent_queue_id",
-    "root_serial",
-    "root_queue_id",
-    "origin_ledger_id",
-    "origin_serial",
-    "sequence",
+    *("message_id", "correlation_id", "group_id", "group_sequence", "priority", "durable", "stored"),
+    *("adverse", "body_bytes", "expiry", "creation", "body_serial", "producer_id", "producer"),
+    *("parent_serial", "parent_queue_id", "root_serial", "root_queue_id"),
+    *("origin_ledger_id", "origin_serial", "sequence"),
 )
 """Columns that are those of the entry's arrival; null on all other rows of events."""
 
@@ -56,13 +37,8 @@ def copied(name: str) -> Field:
 
 
 def _dwell(name: str, states: tuple[str, ...]) -> Field:
-    return Field(
-        name,
-        pa.int64(),
-        Merge.SUM,
-        f"Time spent {' or '.join(states)}; null while it is so",
-        is_duration=True,
-    )
+    comment = f"Time spent {' or '.join(states)}; null while it is so"
+    return Field(name, pa.int64(), Merge.SUM, comment, is_duration=True)
 
 
 FIELDS: Final = (
@@ -113,7 +89,7 @@ FIELDS: Final = (
 def units(events: Range) -> pa.Table:
     """One row for each event."""
     columns = {field.name: events.column(field.name, field.type) for field in FIELDS}
-    columns |= _state(events) | _times(events) | dwell(events) | order_of(events)
+    columns |= _state(events) | _times(events) | dwell(events) | events.order()
     columns["channel"] = of_arrivals(events, "channel")
     columns["delivery_count"] = events.column("delivery_delta", pa.int64())
     columns["failure_count"] = events.column("failure_delta", pa.int64())
@@ -163,28 +139,11 @@ def dwell(events: Range) -> dict[str, pa.Array]:
     return found
 
 
-def order_of(events: Range) -> dict[str, pa.Array]:
-    """The columns ``ORDER`` of rows that tell of one event each."""
-    position, ordinal = (
-        pa.array(events.numbers("position")),
-        pa.array(events.numbers("ordinal").astype(np.int32)),
-    )
-    return {
-        "first_position": position,
-        "first_ordinal": ordinal,
-        "last_position": position,
-        "last_ordinal": ordinal,
-    }
-
-
 def of_arrivals(events: Range, name: str) -> pa.ChunkedArray | pa.Array:
     """A column that other rows have, too, as it is on arrivals."""
     column = events.column(name, pa.string())
-    return (
-        column
-        if column.null_count == len(column)
-        else arrays.where(column, events.is_arrival | events.is_carried)
-    )
+    came = events.is_arrival | events.is_carried
+    return column if column.null_count == len(column) else arrays.where(column, came)
 
 
 def is_done(rows: pa.Table, events: Range | None, settled: bool) -> Array:

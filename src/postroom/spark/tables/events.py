@@ -23,8 +23,8 @@ def units(events: Range) -> pa.Table:
 
 EVENTS: Final = TableDefinition(
     "events",
-    "Every event of every entry: one row for each position, ordinal and entry",
-    1,
+    "Every event of every entry: one row for each position, ordinal and entry; and acts",
+    2,
     FIELDS,
     units,
     None,

@@ -1,19 +1,18 @@
 """Folding: rows of a table with the same key become one, each column by its merge."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from postroom.ledger.format.layout import Array
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import Field, Merge, TableDefinition
+from postroom.spark.tables.final_rows import DAY_US
 from postroom.spark.tables.groups import Groups, group, rank
 from postroom.spark.tables.range import Range
-
-Array = npt.NDArray[Any]
 
 Part = Literal["open", "done"]
 OPEN: Final[Part] = "open"
@@ -97,9 +96,6 @@ def _days(day_of: str, rows: pa.Table) -> Iterator[tuple[Part, str | None, pa.Ta
         yield DONE, text, rows if (days == day).all() else rows.filter(pa.array(days == day))
 
 
-DAY_US: Final = 86_400_000_000
-
-
 def _groups(definition: TableDefinition, rows: pa.Table) -> Groups:
     keys = [_key(rows.column(name)) for name in definition.key if name != definition.link]
     positions = arrays.numbers(rows.column("first_position"))
@@ -116,16 +112,11 @@ def _linked(groups: Groups, links: Array) -> Groups:
     ordered = links[groups.order]
     changes = np.zeros(len(ordered), bool)
     changes[groups.starts] = True
-    filled = _filled(ordered, groups)
+    # each 0 replaced by the link before it in its group
+    last_set = np.maximum.accumulate(np.where(ordered > 0, np.arange(len(ordered)), -1))
+    filled = np.where(last_set >= groups.starts[groups.of_sorted], ordered[last_set], 0)
     changes[1:] |= filled[1:] != filled[:-1]
     return Groups(groups.order, np.flatnonzero(changes))
-
-
-def _filled(links: Array, groups: Groups) -> Array:
-    """Links in sorted order, each 0 replaced by the one before it in its group."""
-    last_set = np.maximum.accumulate(np.where(links > 0, np.arange(len(links)), -1))
-    begins = groups.starts[groups.of_sorted]
-    return np.where(last_set >= begins, links[last_set], 0)
 
 
 def _key(column: pa.ChunkedArray) -> Array:

@@ -4,12 +4,11 @@ fit."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from postroom.ledger.format.layout import Array
 
 WORD_BITS: Final = 64
 

@@ -5,17 +5,16 @@ The event that ends an interval doesn't say which one: it is the one that the en
 may not know their interval yet; they take it from the row before them when they meet it.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from postroom.ledger.format.layout import Array
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import Field
 from postroom.spark.tables.range import Range
-
-Array = npt.NDArray[Any]
 
 
 class Intervals:
@@ -43,27 +42,18 @@ class Intervals:
         taken = arrays.one(column).take(pa.array(self.rows))
         return taken if where is None else arrays.where(taken, where)
 
-    @property
-    def link(self) -> pa.Array:
-        """The interval: the position of the event that begins it."""
-        return arrays.of_kind(self.numbers("position"), pa.int64(), ~self.begins)
-
-    @property
-    def lasted_us(self) -> pa.Array:
-        """The time spent, as a sum that telescopes."""
-        since = self.events.since_us[self.rows]
-        return pa.array(since * (self.ends.astype(np.int8) - self.begins.astype(np.int8)))
-
-    def order(self) -> dict[str, pa.Array]:
-        """The columns of the order of events."""
-        positions = pa.array(self.numbers("position"))
-        ordinals = pa.array(self.numbers("ordinal").astype(np.int32))
-        return {
-            "first_position": positions,
-            "first_ordinal": ordinals,
-            "last_position": positions,
-            "last_ordinal": ordinals,
-        }
+    def columns(
+        self, fields: Mapping[str, Field], lasted: str, sources: Iterable[tuple[Mapping[str, str], Array]]
+    ) -> dict[str, Any]:
+        """Entry, queue and order of events; the interval, which is the position of the event that begins it,
+        and the time spent, as a sum that telescopes; and which columns come from which, where."""
+        found = {name: self.column(fields[name]) for name in ("ledger_id", "serial", "queue_id", "queue")}
+        found["began_position"] = arrays.of_kind(self.numbers("position"), pa.int64(), ~self.begins)
+        since_us = self.events.since_us[self.rows]
+        found[lasted] = pa.array(since_us * (self.ends.astype(np.int8) - self.begins.astype(np.int8)))
+        for names, where in sources:
+            found |= {name: self.column(fields[name], source, where) for name, source in names.items()}
+        return found | self.events.order(self.rows)
 
 
 def has_ended(rows: pa.Table, events: Range | None, settled: bool) -> Array:

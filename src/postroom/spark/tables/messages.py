@@ -8,7 +8,7 @@ import pyarrow as pa
 from postroom.spark.ledger_source.state_names import OUTCOMES
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
-from postroom.spark.tables.entries import FROM_ARRIVAL, copied, of_arrivals, order_of
+from postroom.spark.tables.entries import FROM_ARRIVAL, copied, of_arrivals
 from postroom.spark.tables.range import Range
 
 FIELDS: Final = (
@@ -33,7 +33,7 @@ def units(events: Range) -> pa.Table:
     """One row for each event."""
     came = events.is_arrival | events.is_carried
     columns: dict[str, Any] = {field.name: events.column(field.name, field.type) for field in FIELDS}
-    columns |= order_of(events) | _ends(events)
+    columns |= events.order() | _ends(events)
     columns["arrived"] = pa.array(came.astype(np.int64))
     columns["is_carried"] = pa.array(events.is_carried)
     columns["arrival_time"] = arrays.where(events.column("time", TIMESTAMP), came)

@@ -16,6 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from postroom.ledger.errors import LedgerError
+from postroom.spark.ledger_source.columns import ACT
 
 
 class Action(StrEnum):
@@ -36,9 +37,11 @@ DEFAULT: Final[Mapping[str, Action]] = {
     "container": Action.KEEP,
     "user": Action.DROP,
     "reason": Action.KEEP,
+    ACT: Action.KEEP,
 }
 """The columns that may be personal. Ids and names of links and containers are those of programs, and what
-tables are for; who logged in is mostly a person, and no table, audit or report needs to know."""
+tables are for; who logged in is mostly a person, and no table, audit or report needs to know. Acts are
+recorded to be held against who did them."""
 
 DERIVED: Final[Mapping[str, str]] = {"description": "reason", "last_holder": "holder"}
 """Columns of tables that are made of one of these under another name."""
@@ -48,6 +51,11 @@ HASH_BYTES: Final = 16
 
 MIN_KEY_BYTES: Final = 16
 
+ACTOR: Final = ("user", "remote", "container")
+"""Who did an act, and from where."""
+ACT_WORDS: Final = ("description", "arguments")
+"""What of an act may name people anywhere in it: dropped where the actor is hashed."""
+
 WITHHELD: Final = "description"
 """What of a reason is words of a client, and so follows the policy; codes and names in it stay."""
 
@@ -55,6 +63,13 @@ WITHHELD: Final = "description"
 def personal_columns(names: Iterable[str]) -> dict[str, str]:
     """Which columns of a table may be personal, each with the column of the policy that it follows."""
     return {name: DERIVED.get(name, name) for name in names if DERIVED.get(name, name) in DEFAULT}
+
+
+def without_actor(act: str | None, stored: str) -> str | None:
+    """An act, as JSON, without what it tells of somebody; as it is if that is somebody else."""
+    parsed = json.loads(act) if act and json.dumps(stored, ensure_ascii=False) in act else {}
+    found = [name for name in ACTOR if parsed.get(name) == stored]
+    return json.dumps(parsed | dict.fromkeys(found), ensure_ascii=False) if found else act
 
 
 def derived(name: str, stored: str) -> str | None:
@@ -110,10 +125,23 @@ class Policy:
         action = self.actions.get(column, Action.KEEP)
         if action is Action.KEEP:
             return text
+        if column == ACT:
+            return self._act(text)
         return self._withheld(text) if column == "reason" else self._replaced(column, text)
 
     def _replaced(self, column: str, text: str) -> str | None:
         return self.hashed(text) if self.actions[column] is Action.HASH else None
+
+    def _act(self, text: str) -> str | None:
+        """An act without who did it; or, of a text to look for, what stands for it."""
+        try:
+            parsed = json.loads(text)
+        except ValueError:
+            return self._replaced(ACT, text)
+        if not isinstance(parsed, dict):
+            return self._replaced(ACT, text)
+        actor = {name: self._replaced(ACT, str(parsed[name])) for name in ACTOR if name in parsed}
+        return json.dumps(parsed | actor | dict.fromkeys(ACT_WORDS), ensure_ascii=False)
 
     def _withheld(self, text: str) -> str | None:
         """A reason without the words of a client."""

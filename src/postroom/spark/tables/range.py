@@ -4,16 +4,14 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.spark.ledger_source.columns import REFUSAL
+from postroom.ledger.format.layout import Array
+from postroom.spark.ledger_source.columns import ACT, REFUSAL
 from postroom.spark.ledger_source.state_names import TAKEN_STATES
 from postroom.spark.tables import arrays
 from postroom.spark.tables.arrays import Codes
 from postroom.spark.tables.groups import Groups, Rank, group, rank
-
-Array = npt.NDArray[Any]
 
 DWELL_EPOCH_US: Final = 1_577_836_800_000_000
 """2020-01-01: sums of times since then stay far from the bounds of 64 bits."""
@@ -51,9 +49,9 @@ class Range:
 
     @cached_property
     def of_entries(self) -> "Range":
-        """The rows that tell of entries: all but those of messages that were refused."""
-        refused = self.codes("record").among(REFUSAL)
-        return self.take(np.flatnonzero(~refused)) if refused.any() else self
+        """The rows that tell of entries: all but those of messages that were refused, and of acts."""
+        others = self.codes("record").among(REFUSAL, ACT)
+        return self.take(np.flatnonzero(~others)) if others.any() else self
 
     @cached_property
     def is_arrival(self) -> Array:
@@ -127,3 +125,12 @@ class Range:
     def take(self, rows: Array) -> "Range":
         """Some of the rows as a range of their own."""
         return Range(self.rows.take(pa.array(rows)))
+
+    def order(self, first: Any = slice(None), last: Any = None) -> dict[str, pa.Array]:
+        """The columns ``ORDER`` of rows that tell of the events of some rows, each of one event, or of those
+        from `first` to `last`."""
+        positions, ordinals = self.numbers("position"), self.numbers("ordinal").astype(np.int32)
+        begins = pa.array(positions[first]), pa.array(ordinals[first])
+        ends = begins if last is None else (pa.array(positions[last]), pa.array(ordinals[last]))
+        names = ("first_position", "first_ordinal", "last_position", "last_ordinal")
+        return dict(zip(names, (*begins, *ends), strict=True))

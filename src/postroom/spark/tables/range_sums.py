@@ -1,19 +1,14 @@
 """Rows that sum events up within a range, before they are folded with those of other ranges."""
 
-from functools import cached_property
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from postroom.ledger.format.layout import Array
 from postroom.spark.tables import arrays
 from postroom.spark.tables.arrays import Codes
 from postroom.spark.tables.definition import Field
 from postroom.spark.tables.groups import Groups
 from postroom.spark.tables.range import Range
-
-Array = npt.NDArray[Any]
 
 
 class Sums:
@@ -64,15 +59,3 @@ class Sums:
             coded = self.events.codes(field.name)
             return Codes(coded.numbers[self.groups.first], coded.texts).array()
         return arrays.one(column).take(pa.array(self.groups.first))
-
-    @cached_property
-    def order(self) -> dict[str, pa.Array]:
-        """The columns of the order of events."""
-        positions, ordinals = self.events.numbers("position"), self.events.numbers("ordinal").astype(np.int32)
-        first, last = self.groups.first, self.groups.last
-        return {
-            "first_position": pa.array(positions[first]),
-            "first_ordinal": pa.array(ordinals[first]),
-            "last_position": pa.array(positions[last]),
-            "last_ordinal": pa.array(ordinals[last]),
-        }

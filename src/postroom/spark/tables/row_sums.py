@@ -9,16 +9,14 @@ it.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from postroom.ledger.format.layout import Array
 from postroom.spark.tables import arrays
 from postroom.spark.tables.range import Range
-
-Array = npt.NDArray[Any]
 
 CHUNK_ROWS: Final = 1 << 15
 """Summed at once: what is worked with stays in the processor's cache."""
@@ -102,20 +100,13 @@ def _column(rows: Range, name: str) -> _Column | None:
         return None
     offset, key = _keys_of(name)
     is_text = pa.types.is_string(column.type) or pa.types.is_dictionary(column.type)
-    if is_text and not _differ(column):
+    some = column.slice(0, SAMPLE_ROWS).drop_null() if pa.types.is_string(column.type) else ()
+    if is_text and not (some and len(some.unique()) * 2 > len(some)):  # else most are of their own
         codes = rows.codes(name)
         by_code = (_of_texts(pa.array(codes.texts, pa.string())) + offset) * key
         return _Column(codes.numbers, np.append(by_code, np.uint64(0)), offset, key, None)
     numbers = _of_texts(column) if is_text else rows.numbers(name).astype(np.int64, copy=False)
     return _Column(numbers, None, offset, key, arrays.valid(column) if column.null_count else None)
-
-
-def _differ(texts: pa.Array) -> bool:
-    """Whether most of the texts seem to be of their own."""
-    if not pa.types.is_string(texts.type):
-        return False
-    some = texts.slice(0, SAMPLE_ROWS).drop_null()
-    return len(some.unique()) * 2 > len(some)
 
 
 def _of_texts(texts: pa.StringArray) -> Array:

@@ -9,7 +9,6 @@ from postroom.spark.ledger_source.state_names import TRANSACTION_KINDS
 from postroom.spark.tables import arrays
 from postroom.spark.tables.arrays import Codes
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
-from postroom.spark.tables.entries import order_of
 from postroom.spark.tables.final_rows import DAY_US, is_quiet
 from postroom.spark.tables.range import Range
 
@@ -67,7 +66,7 @@ def units(events: Range) -> pa.Table:
         "decided_position": arrays.where(position, decided),
         "decided_time": arrays.where(time, decided),
     }  # fmt: skip
-    return pa.table(columns | order_of(mine))
+    return pa.table(columns | mine.order())
 
 
 def _kind(codes: Codes) -> pa.Array:

@@ -1,20 +1,18 @@
 """Table ``undelivered``: one row for each entry that failed, or ended without reaching a consumer."""
 
 import json
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from postroom.ledger.format.layout import Array
 from postroom.spark.ledger_source.state_names import OUTCOMES
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
-from postroom.spark.tables.entries import order_of
 from postroom.spark.tables.final_rows import DAY_US, arrived_within, is_quiet
 from postroom.spark.tables.range import Range
-
-Array = npt.NDArray[Any]
 
 REACHED: Final = ("consumed", "moved", "forwarded", "rolled_back")
 """Outcomes of entries that reached who they were for, or that never were for anybody."""
@@ -85,26 +83,24 @@ def units(events: Range) -> pa.Table:
         "ended_time": arrays.where(time, ended),
         "last_time": time,
     }
-    return pa.table(columns | reason_columns(mine, ended) | order_of(mine))
+    return pa.table(columns | reason_columns(mine, ended) | mine.order())
 
 
 def reason_columns(events: Range, where: Array) -> dict[str, pa.Array]:
     """What the reasons of some rows say, each text read once."""
     codes = events.codes("reason")
-    reasons = [_decoded(text) for text in codes.texts] + [{}]
+    reasons: list[dict[str, Any]] = []
+    for text in codes.texts:
+        decoded = None
+        with suppress(ValueError):  # withheld, or hashed
+            decoded = json.loads(text)
+        reasons.append(decoded if isinstance(decoded, dict) else {})
+    reasons.append({})
     numbers = pa.array(np.where(where, codes.numbers, -1) % len(reasons))
     return {
         name: pa.array([_as(kind, one.get(IN_JSON.get(name, name))) for one in reasons], kind).take(numbers)
         for name, kind in REASON_FIELDS.items()
     }
-
-
-def _decoded(text: str) -> dict[str, Any]:
-    try:
-        decoded = json.loads(text)
-    except ValueError:  # withheld, or hashed
-        return {}
-    return decoded if isinstance(decoded, dict) else {}
 
 
 def _as(kind: pa.DataType, value: Any) -> Any:

@@ -79,38 +79,33 @@ class TapLease:
         now_s = self._clock()
         if self._renewed_s is None:
             self._begin(position)
-        elif self._is_due(position, now_s - self._renewed_s):
+        else:
+            since_s = now_s - self._renewed_s
+            moved = position > self._position and since_s >= MOVE_INTERVAL_S
+            if not moved and since_s * RENEWALS_A_DURATION < self._duration_s:
+                return
             try:
                 self._renew(position)
             except _UNREACHABLE as error:
                 self.close()
-                if now_s - self._renewed_s > self._duration_s:
+                if since_s > self._duration_s:
                     raise LeaseBroken(self._options.name, f"not renewed: {error}", 0, 0) from error
                 return
-        else:
-            return
         self._position, self._renewed_s = position, now_s
 
     def close(self) -> None:
         """Close the connection. The lease goes on for its duration."""
         self._link.close()
 
-    def _is_due(self, position: int, since_s: float) -> bool:
-        moved = position > self._position and since_s >= MOVE_INTERVAL_S
-        return moved or since_s * RENEWALS_A_DURATION >= self._duration_s
-
     def _begin(self, position: int) -> None:
         """Take up the lease that an earlier run of the stream has left, or have one granted."""
         lease = self._read()
         if lease is None:
-            self._take(self._create(position))
+            self._duration_s = int(self._create(position)["duration_s"])
             return
         self._require_whole(lease)
-        self._take(lease)
-        self._renew(max(position, int(lease["position"])))
-
-    def _take(self, lease: dict[str, Any]) -> None:
         self._duration_s = int(lease["duration_s"])
+        self._renew(max(position, int(lease["position"])))
 
     def _renew(self, position: int) -> None:
         try:
@@ -135,13 +130,8 @@ class TapLease:
             return None
 
     def _create(self, position: int) -> dict[str, Any]:
-        attributes = {
-            "position": position,
-            "bodies": True,
-            "queues": list(self._options.queues),
-            **self._bounds(),
-        }
-        return dict(self._link.management().create(LEASE, self._options.name, attributes))
+        kept = {"position": position, "bodies": True, "queues": list(self._options.queues)}
+        return dict(self._link.management().create(LEASE, self._options.name, kept | self._bounds()))
 
     def _bounds(self) -> dict[str, object]:
         bounds = {"duration_s": self._options.duration_s, "max_bytes": self._options.max_bytes}

@@ -71,21 +71,12 @@ class TapStream(LedgerStream):
         super().__init__(options.source)
         self._tap = options
         self._schema = schema
-        self._forget()
-
-    def _forget(self) -> None:
-        """What is the driver's alone."""
         self._lease: TapLease | None = None
         self._begins = self._began = 0
         """The first positions of this batch and of the one before."""
 
-    def __getstate__(self) -> Any:
-        return self._tap, self._schema
-
-    def __setstate__(self, state: Any) -> None:
-        self._tap, self._schema = state
-        self._forget()
-        super().__setstate__(self._tap.source)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._tap, self._schema)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Where the batch that begins behind `start` ends.

@@ -68,7 +68,7 @@ def receive(
     return controller.peer.of(TransferReceived)
 
 
-def said_in(event: TransferReceived) -> bytes | None:
+def txn_id_of(event: TransferReceived) -> bytes | None:
     """The transaction that a transfer names."""
     return bytes(event.state.txn_id) if isinstance(event.state, TransactionalState) else None
 
@@ -82,10 +82,10 @@ def counts(controller: Controller, text: str) -> int:
 
 def test_transfers_name_the_transaction_until_a_flow_names_none(controller: Controller) -> None:
     txn_id = controller.declare()
-    assert [said_in(event) for event in acquire(controller, txn_id, "a", "b")] == [txn_id, txn_id]
-    assert [said_in(event) for event in acquire(controller, None, "c")] == [None]
+    assert [txn_id_of(event) for event in acquire(controller, txn_id, "a", "b")] == [txn_id, txn_id]
+    assert [txn_id_of(event) for event in acquire(controller, None, "c")] == [None]
     other = controller.declare()
-    assert [said_in(event) for event in acquire(controller, other, "d")] == [other]
+    assert [txn_id_of(event) for event in acquire(controller, other, "d")] == [other]
 
 
 def test_a_commit_applies_outcomes_and_leaves_the_rest_acquired(controller: Controller) -> None:
@@ -124,7 +124,7 @@ def test_the_discharge_clears_it_and_leaves_the_credit(controller: Controller) -
     assert isinstance(commit(controller, txn_id), Accepted)
     controller.send("b")
     controller.peer.wait_for(TransferReceived, 2)
-    assert [said_in(event) for event in controller.peer.of(TransferReceived)] == [txn_id, None]
+    assert [txn_id_of(event) for event in controller.peer.of(TransferReceived)] == [txn_id, None]
 
 
 def test_a_transaction_of_two_links_and_puts(controller: Controller, broker: BrokerThread) -> None:
@@ -184,7 +184,7 @@ def test_a_transaction_that_can_only_be_rolled_back_acquires_nothing(
     controller.peer.forget()
     roll_back(controller, txn_id)
     controller.peer.wait_for(TransferReceived, 2)
-    assert [said_in(each) for each in controller.peer.of(TransferReceived)] == [None, None]
+    assert [txn_id_of(each) for each in controller.peer.of(TransferReceived)] == [None, None]
 
 
 def test_a_lost_connection_gives_all_of_it_back(broker: BrokerThread, queue: str) -> None:
@@ -230,7 +230,7 @@ def test_a_rollback_waits_until_the_message_has_been_sent(broker: BrokerThread, 
         discharge = controller.control.send(value(Discharge(txn_id, True)), controller.tag(), False)
         peer.pump(lambda: discharge.settled)
         arrived = peer.of(TransferReceived)
-        assert not arrived[-1].more and {said_in(each) for each in arrived} == {txn_id}
+        assert not arrived[-1].more and {txn_id_of(each) for each in arrived} == {txn_id}
         peer.pump(lambda: controller.receiver.unsettled_count == 0)
         assert controller.depth() == (1, 1)
 
@@ -275,7 +275,7 @@ def test_a_link_that_is_resumed_has_it_in_no_transaction(broker: BrokerThread, q
         link.flow(3)
         peer.pump(lambda: any(each.tag != event.tag for each in peer.of(TransferReceived)))
         new = peer.of(TransferReceived)[-1]
-        assert said_in(new) is None
+        assert txn_id_of(new) is None
         roll_back(controller, txn_id)
         peer.round_trip()
         assert (controller.depth(), link.unsettled_count) == ((0, 1), 1)
@@ -292,7 +292,16 @@ def raw_flow(broker: BrokerThread, queue: str, txn_id: object, attach: Attach | 
     attach = attach or Attach(
         name="r", handle=0, role=RECEIVER, source=Source(address=queue), target=Target()
     )
-    flow = Flow(1000, 0, 1000, 0, 0, 0, 10, properties={Symbol("txn-id"): txn_id})
+    flow = Flow(
+        1000,
+        0,
+        1000,
+        next_incoming_id=0,
+        handle=0,
+        delivery_count=0,
+        link_credit=10,
+        properties={Symbol("txn-id"): txn_id},
+    )
     with RawPeer(broker.port) as raw:
         begin = Begin(next_outgoing_id=0, incoming_window=100, outgoing_window=100)
         raw.send(OPENING + frames(begin, attach, flow))
@@ -337,8 +346,8 @@ def test_one_of_another_connection_or_that_is_over(
     ids=["browser", "pre-settled", "for branches", "management"],
 )
 def test_links_that_acquire_nothing(broker: BrokerThread, attach: dict[str, object]) -> None:
-    asked = Attach(name="r", handle=0, role=RECEIVER, target=Target(), **attach)  # type: ignore[arg-type]
-    answer = raw_flow(broker, "", b"\0", asked)
+    performative = Attach(name="r", handle=0, role=RECEIVER, target=Target(), **attach)  # type: ignore[arg-type]
+    answer = raw_flow(broker, "", b"\0", performative)
     assert answer.closed and answer.error is not None and answer.error.condition == NOT_IMPLEMENTED
 
 
@@ -349,5 +358,5 @@ def test_a_branch_is_not_named_in_a_flow(controller: Controller) -> None:
 
 def test_a_txn_id_of_null_is_none(controller: Controller) -> None:
     (event,) = acquire(controller, None, "a")
-    assert said_in(event) is None
+    assert txn_id_of(event) is None
     assert not controller.peer.of(LinkDetached)

@@ -154,7 +154,7 @@ def test_after_a_time_out_an_unsettled_delivery_is_answered_as_ever(hasty: Contr
 def test_more_transactions_than_allowed_are_refused(narrow: Controller) -> None:
     narrow.declare()
     narrow.declare()
-    assert refused_with(narrow.ask(Declare())) == "amqp:resource-limit-exceeded"
+    assert refused_with(narrow.send_control(Declare())) == "amqp:resource-limit-exceeded"
 
 
 def test_transactions_that_have_timed_out_count_until_they_are_discharged(queue: str) -> None:
@@ -162,7 +162,7 @@ def test_transactions_that_have_timed_out_count_until_they_are_discharged(queue:
         first = controller.declare()
         controller.declare()
         none_open(controller)
-        assert refused_with(controller.ask(Declare())) == "amqp:resource-limit-exceeded"
+        assert refused_with(controller.send_control(Declare())) == "amqp:resource-limit-exceeded"
         roll_back(controller, first)
         controller.declare()
 

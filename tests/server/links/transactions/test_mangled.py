@@ -1,5 +1,5 @@
-"""Transactions and XA branches said in any order, and with bytes changed: no defect of ours shows, nothing is
-left open, and a neighbour is served on."""
+"""Transactions and XA branches in any order of requests, and with bytes changed: no defect of ours shows,
+nothing is left open, and a neighbour is served on."""
 
 import itertools
 from collections.abc import Callable
@@ -47,11 +47,11 @@ FLAGS = [XaFlag.TMSUCCESS, XaFlag.TMFAIL, XaFlag.TMSUSPEND]
 
 
 class Speech:
-    """What a client says, frame by frame; ``first`` is the number of the next transaction declared."""
+    """What a client writes, frame by frame; ``first`` is the number of the next transaction declared."""
 
     def __init__(self, first: int) -> None:
         self.first = first
-        self.said = SESSION
+        self.data = SESSION
         self.xids = [Xid(9, b"%d" % first, b"1"), Xid(9, b"%d" % first, b"2")]
         self._next_id = 0
         xa: dict[object, object] = {"x-opt-xa": True}
@@ -61,17 +61,17 @@ class Speech:
             attach(CONTROL, "control", SENDER, source=Source(), target=Coordinator()),
             attach(REQUESTS, "requests", SENDER, source=Source(), target=Target(address="$management")),
             attach(ANSWERS, "answers", RECEIVER, source=Source(address="$management"), target=Target()),
-            Flow(1000, 0, 1000, 0, FROM, 0, 1000),
-            Flow(1000, 0, 1000, 0, ANSWERS, 0, 1000),
+            Flow(1000, 0, 1000, next_incoming_id=0, handle=FROM, delivery_count=0, link_credit=1000),
+            Flow(1000, 0, 1000, next_incoming_id=0, handle=ANSWERS, delivery_count=0, link_credit=1000),
         ):
-            self.say(each)
-        self.opening_bytes = len(self.said)
-        """So much is said before the first answer is waited for."""
+            self.write(each)
+        self.opening_bytes = len(self.data)
+        """So much is written before the first answer is waited for."""
 
-    def say(self, performative: Performative, payload: bytes = b"") -> None:
+    def write(self, performative: Performative, payload: bytes = b"") -> None:
         writer = BytesWriter()
         write_frame(writer, 0, performative, payload)
-        self.said += writer.getvalue()
+        self.data += writer.getvalue()
 
     def send(
         self,
@@ -82,7 +82,10 @@ class Speech:
         more: bool = False,
     ) -> None:
         tag = self._next_id.to_bytes(4, "big")
-        self.say(Transfer(handle, self._next_id, tag, 0, settled, more, state=state), payload)
+        self.write(
+            Transfer(handle, self._next_id, tag, message_format=0, settled=settled, more=more, state=state),
+            payload,
+        )
         self._next_id += 1
 
     def state(self, which: int, outcome: DeliveryState | None = None) -> TransactionalState:
@@ -97,7 +100,7 @@ class Speech:
 
 
 Sentence = Callable[[Speech, int], None]
-"""Said with a number that chooses among the transactions, branches, flags or outcomes that there are."""
+"""Called with a number that chooses among the transactions, branches, flags or outcomes that there are."""
 
 OUTCOMES: list[DeliveryState] = [ACCEPTED, RELEASED, Modified(True, True)]
 
@@ -115,9 +118,9 @@ def _in_frames(speech: Speech, number: int) -> None:
     elif number % 5 == 1:
         speech.verb("END", speech.xids[number % 2])
     if number % 7 == 0:
-        speech.say(Transfer(TO, aborted=True))
+        speech.write(Transfer(TO, aborted=True))
     else:
-        speech.say(Transfer(TO, state=speech.state(number // 16)), MESSAGE[9:])
+        speech.write(Transfer(TO, state=speech.state(number // 16)), MESSAGE[9:])
 
 
 SENTENCES: list[Sentence] = [
@@ -130,15 +133,15 @@ SENTENCES: list[Sentence] = [
     lambda s, n: s.send(CONTROL, value(Declare(global_id(s.xids[n % 2], UInt(XaFlag.TMJOIN))))),
     lambda s, n: s.send(CONTROL, value(Declare(global_id(s.xids[n % 2], UInt(XaFlag.TMRESUME))))),
     lambda s, n: s.send(CONTROL, value(Discharge((s.first + n % 3).to_bytes(8, "big"), n % 3 == 0))),
-    lambda s, n: s.say(Disposition(RECEIVER, n % 5, n % 5 + n % 3, n % 2 == 0, OUTCOMES[n % 3])),
-    lambda s, n: s.say(Disposition(RECEIVER, n % 5, n % 5, n % 2 == 0, s.state(n % 3, OUTCOMES[n % 3]))),
-    lambda s, n: s.say(Disposition(RECEIVER, n % 5, n % 5, n % 2 == 0, None)),
+    lambda s, n: s.write(Disposition(RECEIVER, n % 5, n % 5 + n % 3, n % 2 == 0, OUTCOMES[n % 3])),
+    lambda s, n: s.write(Disposition(RECEIVER, n % 5, n % 5, n % 2 == 0, s.state(n % 3, OUTCOMES[n % 3]))),
+    lambda s, n: s.write(Disposition(RECEIVER, n % 5, n % 5, n % 2 == 0, None)),
     lambda s, n: s.verb("END", s.xids[n % 2], FLAGS[n // 2 % 3]),
     _decide,
     lambda s, n: s.verb("COMMIT", s.xids[n % 2], XaFlag.TMONEPHASE),
     lambda s, n: s.verb("RECOVER", s.xids[0], XaFlag.TMSTARTRSCAN),
-    lambda s, n: s.say(Detach(handle=n % 5, closed=n % 2 == 0)) if n < 12 else None,
-    lambda s, n: s.say(End()) if n < 6 else None,
+    lambda s, n: s.write(Detach(handle=n % 5, closed=n % 2 == 0)) if n < 12 else None,
+    lambda s, n: s.write(End()) if n < 6 else None,
 ]
 
 speeches = st.lists(st.tuples(st.integers(0, len(SENTENCES) - 1), st.integers(0, 47)), max_size=30)
@@ -156,9 +159,9 @@ def hear(neighbour: Neighbour, speech: Speech, piece_bytes: int) -> ConnectionBi
     broker = neighbour.broker
     binding = broker.connect("speaker", [ANONYMOUS], 0, NOW_US)
     assert binding is not None
-    starts = [0, *range(speech.opening_bytes, len(speech.said), piece_bytes), len(speech.said)]
+    starts = [0, *range(speech.opening_bytes, len(speech.data), piece_bytes), len(speech.data)]
     for start, end in itertools.pairwise(starts):
-        binding.receive(speech.said[start:end], 0, NOW_US)
+        binding.receive(speech.data[start:end], 0, NOW_US)
         settle(broker)
         binding.data_to_send()
     binding.lost(NOW_US)
@@ -197,10 +200,10 @@ def test_transactions_with_changed_bytes(
     changes: list[tuple[int, int]],
 ) -> None:
     speech = spoken(neighbour, sentences)
-    data = bytearray(speech.said)
+    data = bytearray(speech.data)
     for place, byte in changes:
         data[len(SESSION) + place % (len(data) - len(SESSION))] = byte
-    speech.said = bytes(data)
+    speech.data = bytes(data)
     assert not hear(neighbour, speech, 500).failed
     check_nothing_is_open(neighbour)
     assert neighbour.is_served()

@@ -92,12 +92,12 @@ def counts(controller: Controller, length: int) -> list[int]:
     """Delivery counts of what the controller's receiver holds."""
     name = controller.queue
 
-    def ask(b: object) -> list[int]:
+    def read(b: object) -> list[int]:
         queue = b.manager.queues[name]  # type: ignore[attr-defined]
         held = [entry for consumer in queue.attached.consumers for entry in consumer.held]
         return [int(entry.delivery_count) for entry in held]
 
-    found = controller.broker.call(ask)
+    found = controller.broker.call(read)
     assert len(found) == length
     return found
 
@@ -331,7 +331,7 @@ class RawPoster:
         """The first frame of a delivery; its id."""
         delivery_id, self.next_id = self.next_id, self.next_id + 1
         tag = delivery_id.to_bytes(4, "big")
-        first = Transfer(handle, delivery_id, tag, 0, False, more, state=state)
+        first = Transfer(handle, delivery_id, tag, message_format=0, settled=False, more=more, state=state)
         self.peer.send(self.frame(first, payload))
         return delivery_id
 
@@ -346,7 +346,7 @@ class RawPoster:
 
     def outcome_of(self, delivery_id: int) -> object:
         while True:
-            for each in self.peer.said(Disposition):
+            for each in self.peer.of(Disposition):
                 if each.role == RECEIVER and each.first <= delivery_id <= each.last:
                     return each.state
             self.peer.more()
@@ -388,7 +388,11 @@ def test_frames_of_a_presettled_message_that_name_different_transactions_spoil_b
     one, other = TransactionalState(raw.declare()), TransactionalState(raw.declare())
     whole = durable("x")
     tag = raw.next_id.to_bytes(4, "big")
-    raw.peer.send(raw.frame(Transfer(1, raw.next_id, tag, 0, True, True, state=one), whole[:5]))
+    raw.peer.send(
+        raw.frame(
+            Transfer(1, raw.next_id, tag, message_format=0, settled=True, more=True, state=one), whole[:5]
+        )
+    )
     raw.next_id += 1
     raw.go_on(whole[5:], other)
     for state in (one, other):

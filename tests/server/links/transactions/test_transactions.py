@@ -18,14 +18,14 @@ def test_a_commit_makes_messages_visible(controller: Controller) -> None:
     assert isinstance(state, TransactionalState) and isinstance(state.outcome, Accepted)
     assert state.txn_id == txn_id
     assert controller.depth() == (0, 1)
-    assert isinstance(controller.ask(Discharge(txn_id, False)), Accepted)
+    assert isinstance(controller.send_control(Discharge(txn_id, False)), Accepted)
     assert controller.depth() == (1, 1)
 
 
 def test_a_rollback_leaves_nothing(controller: Controller) -> None:
     txn_id = controller.declare()
     controller.send("x", txn_id)
-    assert isinstance(controller.ask(Discharge(txn_id, True)), Accepted)
+    assert isinstance(controller.send_control(Discharge(txn_id, True)), Accepted)
     assert controller.depth() == (0, 0)
 
 
@@ -34,7 +34,7 @@ def test_an_accepted_message_is_gone_with_the_commit(controller: Controller) -> 
     txn_id = controller.declare()
     delivery_id = controller.receive().delivery_id
     controller.receiver.settle(delivery_id, delivery_id, TransactionalState(txn_id, ACCEPTED))
-    assert isinstance(controller.ask(Discharge(txn_id, False)), Accepted)
+    assert isinstance(controller.send_control(Discharge(txn_id, False)), Accepted)
     assert controller.depth() == (0, 0)
 
 
@@ -43,13 +43,13 @@ def test_an_accepted_message_comes_back_with_the_rollback(controller: Controller
     txn_id = controller.declare()
     delivery_id = controller.receive().delivery_id
     controller.receiver.settle(delivery_id, delivery_id, TransactionalState(txn_id, ACCEPTED))
-    assert isinstance(controller.ask(Discharge(txn_id, True)), Accepted)
+    assert isinstance(controller.send_control(Discharge(txn_id, True)), Accepted)
     assert controller.depth() == (1, 1)
     assert controller.receive().payload.endswith(b"x")
 
 
 def test_discharge_of_an_unknown_transaction_is_rejected(controller: Controller) -> None:
-    state = controller.ask(Discharge(b"nothing", False))
+    state = controller.send_control(Discharge(b"nothing", False))
     assert isinstance(state, Rejected) and state.error is not None
     assert state.error.condition == "amqp:transaction:unknown-id"
 
@@ -109,9 +109,9 @@ def test_two_transactions_at_once(controller: Controller) -> None:
     first, second = controller.declare(), controller.declare()
     controller.send("a", first)
     controller.send("b", second)
-    controller.ask(Discharge(second, False))
+    controller.send_control(Discharge(second, False))
     assert controller.depth() == (1, 2)
-    controller.ask(Discharge(first, True))
+    controller.send_control(Discharge(first, True))
     assert controller.receive().payload.endswith(b"b")
 
 
@@ -121,7 +121,7 @@ def test_a_forgotten_outcome_is_not_seen_twice(controller: Controller) -> None:
     txn_id = controller.declare()
     delivery_id = controller.receive().delivery_id
     controller.receiver.settle(delivery_id, delivery_id, TransactionalState(txn_id, ACCEPTED), False)
-    controller.ask(Discharge(txn_id, True))
+    controller.send_control(Discharge(txn_id, True))
     assert controller.depth() == (0, 1)
     controller.peer.forget()
     controller.receiver.settle(delivery_id, delivery_id, ACCEPTED)

@@ -91,7 +91,7 @@ def test_verbs_on_a_session_without_a_branch(controller: Controller, other: Cont
 
 def test_a_discharge_of_a_branch_is_refused(controller: Controller, xid: Xid) -> None:
     txn_id = controller.start(xid)
-    assert refused_with(controller.ask(Discharge(txn_id, False))) == "amqp:transaction:unknown-id"
+    assert refused_with(controller.send_control(Discharge(txn_id, False))) == "amqp:transaction:unknown-id"
     assert controller.end(xid) == C.XA_OK
 
 

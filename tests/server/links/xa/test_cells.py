@@ -1,4 +1,4 @@
-"""Every verb in every state, said on the wire: one test a cell.
+"""Every verb in every state, over the wire: one test a cell.
 
 The table is written down here once more, by hand from X/Open's pages, not taken from the broker's.
 """
@@ -54,9 +54,9 @@ CODES: Final = {
     "PROTO": XaCode.XAER_PROTO,
 }
 CELLS: Final = [
-    (verb, state, CODES[said])
+    (verb, state, CODES[code])
     for verb, *row in (line.split() for line in TABLE.strip().splitlines())
-    for state, said in zip(STATES, row, strict=True)
+    for state, code in zip(STATES, row, strict=True)
 ]
 
 
@@ -90,7 +90,7 @@ class Cell:
 
     def start(self, flags: XaFlag) -> int:
         """By the other session: the worker may have the branch."""
-        state = self.other.ask_start(global_id(self.xid, UInt(flags)))
+        state = self.other.start_code(global_id(self.xid, UInt(flags)))
         return XaCode.XA_OK if state is None else state
 
     def decide(self, operation: str) -> int:

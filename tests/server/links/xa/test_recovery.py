@@ -207,7 +207,7 @@ def test_the_end_of_a_branch_waits_for_its_sends() -> None:
         delivery = waiting.send(payload, b"1", False, state=state)
         peer.flush()
         broker.wait_until(lambda b: b.manager.queues["q"].statistics.blocked == 1)
-        ended = ask_to_end(controller, xid)
+        ended = request_end(controller, xid)
         assert not ended()
         broker.turn(lambda b, now_us: b.manager.purge_queue("q", now_us))
         peer.pump(lambda: delivery.settled and ended())
@@ -232,7 +232,7 @@ def test_what_goes_back_when_an_end_has_waited_in_vain_comes_again_as_another_de
         controller.receiver.flow(10)
         peer.pump(lambda: controller.receiver.unsettled_count == 1)
         waiting.send(durable("no room"), b"1", False, state=state)
-        ended = ask_to_end(controller, xid)
+        ended = request_end(controller, xid)
         peer.pump(lambda: ended() and controller.receiver.credit == 8)
         assert controller.receiver.unsettled_count == 1
         controller.start(again)
@@ -256,15 +256,15 @@ def test_all_sessions_that_end_a_branch_wait_for_its_sends() -> None:
         waiting.send(durable("second"), b"1", False, state=state)
         peer.flush()
         broker.wait_until(lambda b: b.manager.queues["q"].statistics.blocked == 1)
-        ended = [ask_to_end(one, xid), ask_to_end(two, xid)]
+        ended = [request_end(one, xid), request_end(two, xid)]
         broker.turn(lambda b, now_us: b.manager.purge_queue("q", now_us))
         peer.pump(lambda: waiting.unsettled_count == 0 and sum(each() for each in ended) == len(ended))
         assert one.verb("COMMIT", xid, XaFlag.TMONEPHASE) == C.XA_OK
         assert one.depth() == (1, 1)
 
 
-def ask_to_end(controller: Controller, xid: Xid) -> Callable[[], bool]:
-    """END without waiting for its answer; says whether that has come."""
+def request_end(controller: Controller, xid: Xid) -> Callable[[], bool]:
+    """END without waiting for its answer; the result is whether that has come."""
     controller.verb("RECOVER", None, SCAN)  # attaches the links
     controller.peer.forget()
     fields = {"operation": "END", "type": "postroom.xa-branch", "xid": str(xid)}

@@ -288,7 +288,7 @@ def test_refusals_of_start(controller: Controller, other: Controller, xid: Xid) 
 def test_a_session_with_local_work_cannot_start(controller: Controller, xid: Xid) -> None:
     txn_id = controller.declare()
     assert controller.start_refused(global_id(xid)) == C.XAER_OUTSIDE
-    controller.ask(Discharge(txn_id, True))
+    controller.send_control(Discharge(txn_id, True))
     controller.start(xid)
 
 
@@ -450,6 +450,6 @@ def test_rejected_is_an_answer_of_ours(controller: Controller) -> None:
     """A refusal is an ordinary outcome: link, session and connection go on."""
     from postroom.amqp.frames.outcomes import Declare
 
-    state = controller.ask(Declare(b"none"))
+    state = controller.send_control(Declare(b"none"))
     assert isinstance(state, Rejected)
     assert isinstance(controller.send("x"), Accepted)

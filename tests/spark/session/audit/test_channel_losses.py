@@ -13,7 +13,7 @@ from tests.server.channels.channel_pair import start
 from tests.server.channels.refusing_partner import create_queue, make, put_behind_a_refused_one
 from tests.server.channels.stations import Stations
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def audited(world: Stations, folder: Path, spark: SparkSession) -> AuditResult:
@@ -58,5 +58,7 @@ def test_the_sentence_counts_what_was_lost_with_the_line(tmp_path: Path, spark: 
         world.pass_s(1)
     result = audited(world, tmp_path, spark)
     assert (result.verdict, result.lost_on_the_way) == (Verdict.CLEAN, 3)
-    said = "every persistent message is accounted for; of the others 3 lost on the way between queue managers"
-    assert result.sentence().endswith(f": {said} and 1 lost when a broker ended")
+    losses = (
+        "every persistent message is accounted for; of the others 3 lost on the way between queue managers"
+    )
+    assert result.sentence().endswith(f": {losses} and 1 lost when a broker ended")

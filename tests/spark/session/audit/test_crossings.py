@@ -19,7 +19,7 @@ from postroom.spark.audit.rules import CROSSING_RULES, CROSSING_VERDICTS
 from tests.ledger.ledger_maker import E, H, LedgerMaker, O, S
 from tests.spark.session.audit.audits import events_in_one
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 ROME = UUID("0195f2a0-0000-7000-8000-0000000000c3")
 BATCH = 77

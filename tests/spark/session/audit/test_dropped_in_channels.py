@@ -1,4 +1,4 @@
-"""Whatever a channel drops, doubles or makes up is told: every damage of every message that crossed between
+"""Whatever a channel drops, doubles or makes up is found: every damage of every message that crossed between
 simulated queue managers, with cut lines and crashes behind them.
 
 All damaged copies are judged at once: a run of Spark costs more than a ledger.
@@ -22,7 +22,7 @@ from tests.simulation.channels.runs import FAULTS, PAIRS, run_seed, run_with_fau
 from tests.spark.lived_ledgers import written
 from tests.spark.session.audit.audits import batches_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 FAULT_STEP: Final = 60
 TRIANGLE: Final = 1
@@ -81,16 +81,16 @@ DAMAGES: Final[dict[str, tuple[Damage, str, str]]] = {
 }
 """What is done, and the verdict on a persistent message and on another."""
 
-Told = dict[str, dict[tuple[str, int], str]]
+Verdicts = dict[str, dict[tuple[str, int], str]]
 """Verdicts of each copy."""
 
 
 @dataclass
 class Judged:
-    """Every copy of every world: what was expected of the damaged message, and what was told of all."""
+    """Every copy of every world: what was expected of the damaged message, and the verdicts of all."""
 
     expected: dict[str, tuple[tuple[str, int], str]]
-    told: Told
+    verdicts: Verdicts
 
 
 def _worlds(folder: Path) -> Iterator[pa.Table]:
@@ -159,15 +159,15 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
         steps.lives(steps.steps(spark.read.parquet(str(path)))),
         spark.createDataFrame(coverage, crossings.COVERAGE),
     )
-    told: Told = {}
+    verdicts: Verdicts = {}
     for row in table.collect():
         name = row["origin_ledger_id"].partition(" ")[2]
-        told.setdefault(name, {})[row["origin_ledger_id"], row["origin_serial"]] = row["verdict"]
-    return Judged(expected, told)
+        verdicts.setdefault(name, {})[row["origin_ledger_id"], row["origin_serial"]] = row["verdict"]
+    return Judged(expected, verdicts)
 
 
 def test_what_a_channel_drops_or_doubles_is_told(judged: Judged) -> None:
-    found = {name: judged.told[name].get(key) for name, (key, _) in judged.expected.items()}
+    found = {name: judged.verdicts[name].get(key) for name, (key, _) in judged.expected.items()}
     assert found == {name: verdict for name, (_, verdict) in judged.expected.items()}
     assert {verdict for _, verdict in judged.expected.values()} > {"missing arrival", "lost"}
 
@@ -176,11 +176,11 @@ def test_nothing_else_is_told(judged: Judged) -> None:
     """Of the other messages of a damaged copy, and of copies that aren't damaged."""
     others = {
         (name, key): verdict
-        for name, verdicts in judged.told.items()
+        for name, verdicts in judged.verdicts.items()
         for key, verdict in verdicts.items()
         if verdict in CROSSING_RULES and judged.expected.get(name, ("", ""))[0] != key
     }
     assert others == {}
-    undamaged = [verdicts for name, verdicts in judged.told.items() if "undamaged" in name]
+    undamaged = [verdicts for name, verdicts in judged.verdicts.items() if "undamaged" in name]
     assert len(undamaged) == 3
     assert all("arrived" in verdicts.values() for verdicts in undamaged)

@@ -20,7 +20,7 @@ from postroom.spark.report.collect import collect
 from tests.server.harness import BrokerThread, make_config
 from tests.spark.local_pipeline import assert_whole, read_all, rows_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(900)]
 
 SMALL = QueueConfig(name="small", max_messages=1)
 FULL = "amqp:resource-limit-exceeded"

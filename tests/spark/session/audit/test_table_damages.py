@@ -15,6 +15,8 @@ from tests.spark.damage.damages import Damage, damages_of
 from tests.spark.damage.specimens import Specimen, make_specimen
 from tests.spark.damage.verdicts import verdict_of
 
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
 DAMAGES = {
     "events: body_bytes of a row changed": "violations",
     "reached.json: gone": "not proven",

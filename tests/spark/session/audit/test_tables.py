@@ -27,7 +27,7 @@ from tests.spark.corpus import clean
 from tests.spark.local_pipeline import EAGER, catch_up, piped
 from tests.spark.report_ledgers import LAZY, london, paris
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def _tables(folder: Path) -> Path:

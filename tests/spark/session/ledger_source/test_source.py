@@ -18,7 +18,7 @@ from postroom.spark.places.folder import FolderPlace
 from postroom.spark.places.slices import plan
 from tests.ledger.ledger_maker import CONSUMER, LEDGER_ID, START_US, E, LedgerMaker, O, S
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def _batch_rows(folder: Path, records: int = 1_000_000) -> list[dict[str, Any]]:

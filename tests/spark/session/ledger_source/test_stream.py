@@ -17,7 +17,7 @@ from postroom.spark.places.place import Slice
 from tests.ledger.ledger_maker import LEDGER_ID, LedgerMaker
 from tests.spark.session.batch_sink import Sink
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 OTHER_ID = UUID("0195f2a0-0000-7000-8000-00000000000b")
 

@@ -31,8 +31,8 @@ def options(ledger: str, tables: str) -> PipelineOptions:
     )
 
 
-class Tells:
-    """Says each batch. With an application: once the second batch has written files, ends an executor."""
+class BatchReporter:
+    """Prints each batch. With an application: once the second batch has written files, ends an executor."""
 
     def __init__(self, tables: str, application_id: str | None) -> None:
         self._tables = Path(tables)
@@ -89,7 +89,7 @@ def main(master: str, ledger: str, tables: str, victim: str) -> None:
         )
         spark.sparkContext.setLogLevel("OFF")
         application_id = spark.sparkContext.applicationId if victim == "executor" else None
-        run(spark, options(ledger, tables), (Tells(tables, application_id),))
+        run(spark, options(ledger, tables), (BatchReporter(tables, application_id),))
         spark.stop()
 
 

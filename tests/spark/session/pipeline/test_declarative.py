@@ -13,7 +13,7 @@ import pytest
 from tests.spark.local_pipeline import read_all, rows_of
 from tests.spark.random_lives import Lives
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 SPEC = Path(__file__).parents[4] / "examples" / "declarative" / "spark-pipeline.yml"
 

@@ -18,7 +18,7 @@ from tests.spark.local_pipeline import assert_whole
 from tests.spark.object_store import object_store
 from tests.spark.real_ledgers import Writer
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 ONLY = ("events", "entries")
 PATIENCE_S = 120.0
@@ -81,7 +81,7 @@ def test_a_pipeline_whose_ledger_and_tables_are_in_an_object_store(bucket: str, 
         assert second.returncode == EXIT_IN_USE
         assert lease["holder"] in second.stderr
         root.write(LEASE_FILE, json.dumps({**lease, "id": "another", "holder": "process 1 elsewhere"}))
-        _, said = first.communicate(timeout=300)
+        _, output = first.communicate(timeout=300)
     assert first.returncode == EXIT_IN_USE
-    assert "process 1 elsewhere" in said
+    assert "process 1 elsewhere" in output
     assert_whole(tables, data, names=ONLY)

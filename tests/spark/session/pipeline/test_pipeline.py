@@ -22,7 +22,7 @@ from tests.spark.random_lives import Lives
 from tests.spark.session.pipeline.pipeline_process import BATCH_RECORDS
 from tests.spark.session.pipeline.pipeline_process import options as crashing_options
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 ONLY = ("events", "entries", "dwell_times")
 

@@ -30,7 +30,7 @@ from tests.upgrades.lives import MADE_UP_PARTNER
 from tests.upgrades.summary import summary_of
 from tests.upgrades.write import PIPED
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 each_version = pytest.mark.parametrize("version", versions(), ids=lambda version: version.name)
 

@@ -22,7 +22,7 @@ from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
 from tests.spark.store.small_tables import DAY, LEDGER, OTHER, at
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 ENTRIES = DEFINITIONS["entries"]
 

@@ -13,7 +13,7 @@ from postroom.spark.tables.views import fold_frame, levels_sql, pending_sql, qua
 from tests.spark.event_ranges import cut, every_position, table
 from tests.spark.folded_tables import FOLDED, lived
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def test_spark_folds_as_we_do(spark: SparkSession) -> None:
@@ -39,8 +39,8 @@ def test_spark_answers_the_same_questions(spark: SparkSession) -> None:
         source = DEFINITIONS[name]
         rows = table(source, events if source.source == "events" else table(DEFINITIONS["entries"], events))
         rows = spark.createDataFrame(rows)
-        asked: Any = spark.sql(sql("{rows}"), rows=rows)
-        assert asked.count() >= 0 and "ledger_id" in asked.columns
+        answer: Any = spark.sql(sql("{rows}"), rows=rows)
+        assert answer.count() >= 0 and "ledger_id" in answer.columns
 
 
 def _median(dwell_times: str) -> str:

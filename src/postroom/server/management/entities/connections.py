@@ -4,9 +4,18 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from postroom.model.entity_types import CONNECTION_TYPE
+from postroom.server.access.traffic import traffic_of
 from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.management.entity_type import Columns, ListedEntityType, Operation, same_named
-from postroom.server.management.request import NOT_FOUND, OK, Request, RequestError, Response
+from postroom.server.management.request import (
+    CONFLICT,
+    NO_CONTENT,
+    NOT_FOUND,
+    OK,
+    Request,
+    RequestError,
+    Response,
+)
 
 
 class Connections(ListedEntityType[ConnectionState]):
@@ -23,11 +32,12 @@ class Connections(ListedEntityType[ConnectionState]):
             **same_named("messages_in", "messages_out", "bytes_in", "bytes_out"),
             "unsettled": lambda binding: sum(int(link.unsettled_count) for link in binding.links),
             "blocked_sends": lambda binding: sum(int(bound.blocked) for bound in binding.links.values()),
-            "outgoing": lambda binding: binding.outward is not None,
+            "throttled": lambda binding: traffic_of(self.broker).is_held(binding),
+            "outgoing": lambda binding: binding.by_us,
         }
 
     def make_operations(self) -> Mapping[str, Operation]:
-        return {"READ": self.read, "RESET-STATISTICS": self._reset}
+        return {"READ": self.read, "CLOSE": self._close, "RESET-STATISTICS": self._reset}
 
     def all(self) -> "Iterable[ConnectionState]":
         return self.broker.connections
@@ -40,6 +50,14 @@ class Connections(ListedEntityType[ConnectionState]):
 
     def name_of(self, thing: ConnectionState) -> str:
         return thing.remote
+
+    def _close(self, request: Request, now_us: int) -> Response:
+        """End a client's connection, as an administrator; what it held goes back."""
+        binding = self.find(request)
+        if binding.by_us:
+            raise RequestError(CONFLICT, f"the connection to {binding.remote} is a channel's: stop that")
+        binding.close(description=f"closed by {request.user!r}")
+        return Response(NO_CONTENT, "closed", {})
 
     def _reset(self, request: Request, now_us: int) -> Response:
         """Messages and bytes begin at 0 again; the answer has the counters from before."""

@@ -149,15 +149,15 @@ class _SinkArguments:
 
     def contact(self, container: str) -> SinkContact:
         return SinkContact(
-            _bounded("name", self._request.required_name()),
-            _bounded("query_id", self.text("query_id", "")),
-            _bounded("run_id", self.text("run_id")),
-            self.number("batch_id"),
-            _bounded("digest", self.text("digest", ""), MAX_DIGEST_CHARS),
-            self.flag("above"),
-            self.flag("accept_duplicates"),
-            self._request.user,
-            container,
+            app=_bounded("name", self._request.required_name()),
+            query_id=_bounded("query_id", self.text("query_id", "")),
+            run_id=_bounded("run_id", self.text("run_id")),
+            batch_id=self.number("batch_id"),
+            digest=_bounded("digest", self.text("digest", ""), MAX_DIGEST_CHARS),
+            above=self.flag("above"),
+            accept_duplicates=self.flag("accept_duplicates"),
+            user=self._request.user,
+            container=container,
         )
 
     def text(self, name: str, default: str | None = None) -> str:

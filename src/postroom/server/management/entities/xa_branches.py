@@ -11,7 +11,9 @@ from postroom.amqp.extensions import XA_CODE
 from postroom.manager.kernel.errors import ManagerError, XaError
 from postroom.manager.transactions.xa_branch import BranchRow
 from postroom.model.entity_types import BRANCH_TYPE
+from postroom.model.rights import Right
 from postroom.model.xa import XaCode, XaFlag, Xid, XidInvalid
+from postroom.server.access.access import access_of
 from postroom.server.links.xa_context import XaContext
 from postroom.server.management.entity_type import Columns, ListedEntityType, Operation, same_named
 from postroom.server.management.request import (
@@ -136,6 +138,9 @@ class Branches(ListedEntityType[BranchRow]):
     def _recover(self, request: Request, now_us: int) -> Response:
         flags = _flags(request, XaFlag.TMNOFLAGS)
         xids = self.manager.xa_recover(_context(request).known, flags, now_us)
+        if not access_of(self.broker).rights_of(request).on_queue_manager(Right.RESOLVE):
+            own = {row.xid for row in self.manager.branches() if row.user == request.user}
+            xids = [xid for xid in xids if xid in own]
         return _answer(XaCode.XA_OK, {"xids": [str(xid) for xid in xids]})
 
     # An administrator's.

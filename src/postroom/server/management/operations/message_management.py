@@ -32,7 +32,7 @@ from postroom.model.codes import HolderKind
 from postroom.model.message import MessageHead
 from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.links.delivery_headers import changed_sections, header_of
-from postroom.server.management.arguments import US_A_MS, Arguments
+from postroom.server.management.arguments import US_A_MS, Arguments, check_reply_to
 from postroom.server.management.operations.message_jobs import make_act, shown_acted
 from postroom.server.management.operations.message_store import shown_id
 from postroom.server.management.operations.tickets import Make, Ticket, asking_operations
@@ -89,6 +89,8 @@ class MessageManagement:
         if len(messages) > MAX_IMPORTED:
             raise RequestError(LIMIT, f"{len(messages)} messages: one request imports {MAX_IMPORTED}")
         taken = [_importable(each, number) for number, each in enumerate(messages)]
+        for head, sections in taken:
+            check_reply_to(self._broker, arguments, head, sections, 0)
         overrides = arguments.value("overrides", bool, False)
         return ImportMessages(queue, ticket, self._producer, taken, overrides)
 

@@ -28,7 +28,7 @@ from postroom.model.codes import IdType
 from postroom.model.ids import unpack_unique_id
 from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.links.delivery_headers import changed_sections, header_of
-from postroom.server.management.arguments import US_A_MS, Arguments
+from postroom.server.management.arguments import US_A_MS, Arguments, check_reply_to
 from postroom.server.management.operations.tickets import Make, Ticket, asking_operations
 from postroom.server.management.request import (
     BAD_REQUEST,
@@ -81,6 +81,7 @@ class StoreOperations:
             head = scan_head(message)
         except AmqpError as error:
             raise RequestError(BAD_REQUEST, f"message: {error.description}") from None
+        check_reply_to(self._broker, arguments, head, message)
         unique_id = arguments.unique_id()
         if unique_id:
             head.unique_id = unique_id

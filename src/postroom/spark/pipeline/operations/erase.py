@@ -2,7 +2,8 @@
 
 Rows stay, since sums must come out even; what they say of the person becomes null. An id of a message
 (`message_id`, `correlation_id`, `group_id`) takes all that is personal from every row of the messages that
-have it; a name (`user`, `holder`, …) goes wherever it stands. What the ledger has is another matter: see
+have it; a name (`user`, `holder`, …) goes wherever it stands, but for acts: of them it goes with column
+`act`. What the ledger has is another matter: see
 docs/howto/pipeline.md.
 """
 
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from postroom.spark.ledger_source.columns import ACT
 from postroom.spark.pipeline.errors import PipelineError
 from postroom.spark.pipeline.lock import held
 from postroom.spark.pipeline.options import known_settings
@@ -23,7 +25,7 @@ from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import check_policy
 from postroom.spark.store.protocol import DataFile
 from postroom.spark.tables.definition import Merge
-from postroom.spark.tables.policy import DEFAULT, Policy, derived, personal_columns
+from postroom.spark.tables.policy import DEFAULT, Policy, derived, personal_columns, without_actor
 from postroom.spark.tables.range import Range
 from postroom.spark.tables.row_sums import RowSum, added, row_sum
 
@@ -86,17 +88,13 @@ class _Search:
     stored: str
     messages: frozenset[tuple[str, int]]
 
-    def rows_of_messages(self, rows: pa.Table, ledger_id: str) -> pa.ChunkedArray | None:
-        """Which rows are of the messages; None if none can be."""
-        serials = [serial for ledger, serial in self.messages if ledger == ledger_id]
-        if not serials or "serial" not in rows.column_names:
-            return None
-        return pc.is_in(rows["serial"], pa.array(serials, pa.int64()))
-
 
 def _erase_table(table: PipelineTable, search: _Search) -> int:
     """Rewrite the files that hold it, in one commit; returns the rows that changed."""
-    personal = personal_columns(table.definition.schema.names)
+    definition = table.definition
+    personal = definition.personal
+    if personal is None:
+        personal = personal_columns(definition.schema.names)
     changed = [one for file in table.store.files() for one in _rewritten(table, file, personal, search)]
     if changed:
         sums = reduce(added, (one.change for one in changed), dict(table.state.sums))
@@ -123,19 +121,33 @@ def _rewritten(
     """Nothing if it holds nothing of it."""
     rows = before = table.store.read(file)
     nowhere = pa.array(np.zeros(len(rows), bool))
-    of_messages = search.rows_of_messages(rows, file.ledger_id) or nowhere
+    of_messages = nowhere
+    serials = [serial for ledger, serial in search.messages if ledger == file.ledger_id]
+    if serials and "serial" in rows.column_names:
+        of_messages = pc.is_in(rows["serial"], pa.array(serials, pa.int64()))
     masks = {name: pc.and_(of_messages, pc.is_valid(rows[name])) for name in personal}
     for name, followed in personal.items():
         stored = derived(name, search.stored) if followed == search.column else None
         if stored is not None:
             masks[name] = pc.or_(masks[name], pc.fill_null(pc.equal(rows[name], stored), False))
-    count = pc.sum(reduce(pc.or_, masks.values(), nowhere)).as_py() or 0
+    rows, of_acts = _without_actor(rows, search) if ACT in personal else (rows, nowhere)
+    count = pc.sum(reduce(pc.or_, masks.values(), of_acts)).as_py() or 0
     if not count:
         return
     for name, mask in masks.items():
         rows = _without(table, rows, name, mask)
     new = table.store.write(rows, file.part, file.day, file.ledger_id)
     yield _Rewritten(file, new, count, _change(table, file.ledger_id, before, rows))
+
+
+def _without_actor(rows: pa.Table, search: _Search) -> tuple[pa.Table, pa.ChunkedArray]:
+    """Events whose acts don't tell of who is looked for, and which of them did."""
+    before = rows[ACT]
+    if search.column != ACT or before.null_count == len(before):
+        return rows, pa.array(np.zeros(len(rows), bool))
+    acts = pa.array([without_actor(act, search.stored) for act in before.to_pylist()], pa.string())
+    changed = pc.fill_null(pc.not_equal(before, acts), False)
+    return rows.set_column(rows.schema.get_field_index(ACT), ACT, acts), changed
 
 
 def _change(table: PipelineTable, ledger_id: str, before: pa.Table, rows: pa.Table) -> dict[str, RowSum]:

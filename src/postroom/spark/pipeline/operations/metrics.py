@@ -43,11 +43,9 @@ class Metrics:
         )
 
     def begun(self, pipeline: Pipeline) -> None:
-        """See `run.Watcher`."""
         self._show(pipeline)
 
     def batch(self, pipeline: Pipeline, done: BatchDone) -> None:
-        """See `run.Watcher`."""
         self._events.inc(done.rows)
         self._seconds.observe(done.seconds)
         self._last_batch.set_to_current_time()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from postroom.ledger.format.layout import Array
 from postroom.spark.pipeline.derived import derive
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.errors import PipelineError
@@ -24,7 +25,7 @@ from postroom.spark.store.protocol import DONE, OPEN, DataFile, TableState
 from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.fold import partials, split
-from postroom.spark.tables.range import Array, Range
+from postroom.spark.tables.range import Range
 
 EVENTS = "events"
 
@@ -135,7 +136,6 @@ class FileRange(Range):
         return sum(file.rows for file in self._files)
 
     def column(self, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
-        """See `Range.column`."""
         if name not in self._store.definition.schema.names:
             return pa.nulls(len(self), kind)
         if name not in self._read:
@@ -145,7 +145,6 @@ class FileRange(Range):
         return self._read[name]
 
     def take(self, rows: Array) -> Range:
-        """See `Range.take`."""
         return Range(whole(self._store, self._files).take(pa.array(rows)))
 
 

@@ -98,12 +98,7 @@ class _Running:
     """One streaming query and its batches."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        pipeline: Pipeline,
-        watchers: tuple[Watcher, ...],
-        stop: Stop,
-        hold: Hold,
+        self, spark: SparkSession, pipeline: Pipeline, watchers: tuple[Watcher, ...], stop: Stop, hold: Hold
     ) -> None:
         self._spark = spark
         self._pipeline = pipeline

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from postroom.ledger.errors import LedgerError
 from postroom.spark.ledger_source.positions import LedgerDiverged, check
-from postroom.spark.ledger_source.ranges import Seen
 from postroom.spark.pipeline.ledgers import Lag, lag_of, snapshots_at, time_at
 from postroom.spark.pipeline.lock import holder
 from postroom.spark.pipeline.options import known_settings
 from postroom.spark.pipeline.pipeline_table import PipelineTable, open_tables
 from postroom.spark.pipeline.root import Root
+from postroom.spark.places.place import Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +90,16 @@ def _table(table: PipelineTable, seen: Mapping[str, Seen], times: dict[tuple[str
     known = sorted({*table.state.positions, *seen})
     state = table.state
     return TableStatus(
-        table.name,
-        state.version,
-        tuple(_ledger(table, ledger_id, seen.get(ledger_id), times) for ledger_id in known),
-        len(files),
-        len(table.open_files),
-        table.open_rows,
-        sum(file.size_bytes for file in files),
-        state.rows_in,
-        state.rows_copied,
-        state.updated_us,
+        name=table.name,
+        version=state.version,
+        ledgers=tuple(_ledger(table, ledger_id, seen.get(ledger_id), times) for ledger_id in known),
+        files=len(files),
+        open_files=len(table.open_files),
+        open_rows=table.open_rows,
+        size_bytes=sum(file.size_bytes for file in files),
+        rows_in=state.rows_in,
+        rows_copied=state.rows_copied,
+        updated_us=state.updated_us,
     )
 
 

@@ -94,6 +94,13 @@ public final class Driver {
             address += "?transport.trustStoreLocation=" + connectCommand.get("ca").textValue()
                 + "&transport.trustStorePassword=" + STORE_PASSWORD;
         }
+        if (connectCommand.has("certificate")) {
+            address += "&transport.keyStoreLocation=" + connectCommand.get("certificate").textValue()
+                + "&transport.keyStorePassword=" + STORE_PASSWORD + "&amqp.saslMechanisms=EXTERNAL";
+        }
+        if (connectCommand.has("token")) {
+            address += (connectCommand.has("ca") ? "&" : "?") + "amqp.saslMechanisms=XOAUTH2";
+        }
         if (connectCommand.path("reconnect").asBoolean()) {
             address = "failover:(" + address + ")?failover.reconnectDelay=50&failover.useReconnectBackOff=false";
         }
@@ -103,7 +110,8 @@ public final class Driver {
         var factory = new JmsConnectionFactory(address + separator + options);
         if (connectCommand.has("user")) {
             factory.setUsername(connectCommand.get("user").textValue());
-            factory.setPassword(connectCommand.get("password").textValue());
+            String secret = connectCommand.has("token") ? "token" : "password";
+            factory.setPassword(connectCommand.get(secret).textValue());
         }
         if (connectCommand.has("container") && !presettle) {
             factory.setClientID(connectCommand.get("container").textValue());

@@ -26,7 +26,7 @@ public final class Transactions {
     private static final int LARGE_BYTES = 1 << 20;
     private static final int LARGE_COUNT = 9;
     /** Longer than the broker of this test lets a transaction be open. */
-    private static final int TIMEOUT_WAIT_MS = 2_500;
+    private static final int TIMEOUT_WAIT_MS = 6_500;
 
     private final String address;
     private final Connection connection;

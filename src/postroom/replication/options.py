@@ -1,0 +1,42 @@
+"""Settings of a member, each with its unit. Described in docs/reference/configuration.md."""
+
+from dataclasses import dataclass
+from typing import Final
+
+LEAST_REPLICAS: Final = 3
+"""With fewer, a node that is lost takes the log, or its availability, with it."""
+ALLOW_REPLICAS: Final = "few-replicas"
+ALLOW_SYNC: Final = "unsynced"
+"""Dangerous settings of the engine that may be accepted by name."""
+CAN_ALLOW: Final = (ALLOW_REPLICAS, ALLOW_SYNC)
+
+
+@dataclass(frozen=True)
+class ReplicationOptions:
+    """Who this member is, and where the log is."""
+
+    servers: tuple[str, ...]
+    member: str
+    stream: str = "postroom"
+    replicas: int = LEAST_REPLICAS
+    """Of a stream that is made."""
+    user: str = ""
+    password_file: str = ""
+    credentials_file: str = ""
+    tls_ca: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+    monitoring: tuple[str, ...] = ()
+    """URLs of the engine's monitoring, by which its settings are checked."""
+    allow: frozenset[str] = frozenset()
+    """Of `CAN_ALLOW`."""
+    heartbeat_ms: int = 500
+    """An active that has appended nothing for so long appends a heartbeat."""
+    stop_after_ms: int = 15_000
+    """An active whose append isn't acknowledged for so long stops."""
+    claim_after_ms: int = 3000
+    """A follower that has read nothing for so long claims."""
+    log_bytes: int = 1 << 30
+    """The log is trimmed above this, to what some member still needs."""
+    max_log_bytes: int = 16 << 30
+    """And above this whoever needs it."""

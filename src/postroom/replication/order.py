@@ -1,0 +1,27 @@
+"""Which entries of the log count: pure, the same for every member and every engine.
+
+An engine with conditional appends refuses what doesn't follow on its last entry. One without takes it, and
+readers must pass it over. So both are read by one rule: an entry counts if its writer knew the entry before
+it, and if it stands under the claim in force; a claim needs the former alone.
+"""
+
+from postroom.replication.entries import NO_CLAIM, Entry, Kind
+
+
+class LogOrder:
+    """The log as far as it was read."""
+
+    def __init__(self, sequence: int = 0, claim: bytes = NO_CLAIM) -> None:
+        self.sequence = sequence
+        """Of the last entry that was read, whether it counts or not."""
+        self.claim = claim
+        """The claim in force."""
+
+    def take(self, sequence: int, entry: Entry) -> bool:
+        """Read the next entry; whether it counts."""
+        knew = entry.after == self.sequence and sequence == self.sequence + 1
+        self.sequence = sequence
+        if not knew or (entry.kind is not Kind.CLAIM and entry.claim != self.claim):
+            return False
+        self.claim = entry.claim
+        return True

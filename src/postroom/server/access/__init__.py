@@ -1,0 +1,4 @@
+"""Who signs in with what, and what a connection may do: rights are asked here, refusals and acts recorded.
+
+May import ``kernel`` and ``configuration``.
+"""

@@ -1,0 +1,66 @@
+"""A queue manager of several members."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from postroom.replication.options import LEAST_REPLICAS
+from postroom.server.configuration.values import PlacedError, Positive
+
+MemberName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
+Url = Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+class ReplicationConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """This broker is one member of a queue manager of several: its ledger is in a replicated log, too, and
+    when the active member is gone another goes on."""
+
+    servers: Annotated[list[Url], Meta(min_length=1, max_length=32)]
+    """Of NATS, such as `nats://10.0.0.1:4222` or `tls://nats.example:4222`; one that answers is enough."""
+    member: MemberName
+    """This member's name; no two have the same."""
+    stream: MemberName = "postroom"
+    """The stream of JetStream, which is made unless it exists; the queue manager's own."""
+    replicas: Annotated[int, Meta(ge=1, le=5)] = LEAST_REPLICAS
+    """Of a stream that is made."""
+    user: str = ""
+    """Empty: as the URLs say."""
+    password_file: str = ""
+    """File with that user's password."""
+    credentials_file: str = ""
+    """File of NATS' credentials (a JWT and its seed)."""
+    tls_ca: str = ""
+    """PEM file with the authorities of the servers' certificates; empty: those of the system."""
+    tls_certificate: str = ""
+    """PEM file with a client certificate."""
+    tls_key: str = ""
+    """PEM file with its key; empty: it is in the certificate's file."""
+    monitoring: list[Url] = []
+    """URLs of the servers' monitoring, such as `http://10.0.0.1:8222`, by which it is checked that they sync
+    what they acknowledge."""
+    allow: list[Literal["few-replicas", "unsynced"]] = []
+    """Dangerous settings of the engine that are accepted: a stream of fewer than 3 replicas; servers that
+    don't sync what they acknowledge, or that can't be asked."""
+    heartbeat_ms: Annotated[int, Meta(ge=50, le=60_000)] = 500
+    """An active member that has appended nothing for so long appends a heartbeat."""
+    stop_after_ms: Annotated[int, Meta(ge=200, le=600_000)] = 15_000
+    """An active member whose append isn't acknowledged for so long stops. NATS takes up to 10 s to
+    elect another leader of the stream: with less, the loss of one node may end the active member, too."""
+    claim_after_ms: Annotated[int, Meta(ge=500, le=600_000)] = 3000
+    """A member that has read nothing for so long, or up to 30 % longer, claims."""
+    log_bytes: Positive = 1 << 30
+    """The log is trimmed when it is larger, up to what every member has; until then a new member can begin
+    with an empty folder."""
+    max_log_bytes: Positive = 16 << 30
+    """When it is larger it is trimmed whoever still needs it: a member that is further behind wants a copy of
+    another's folder."""
+
+    def __post_init__(self) -> None:
+        if self.user and not self.password_file:
+            raise PlacedError(("user",), "without password_file: name the file with the password, too")
+        if self.heartbeat_ms * 2 > self.claim_after_ms:
+            what = (
+                f"{self.claim_after_ms} is less than two heartbeats ({self.heartbeat_ms} each): others would"
+                " claim from a member that is there"
+            )
+            raise PlacedError(("claim_after_ms",), what)

@@ -1,0 +1,30 @@
+"""The members of the queue manager, as the active one knows them: what the management node shows and does."""
+
+from collections.abc import Callable
+from typing import cast
+
+from postroom.replication.log import MemberNote
+from postroom.server.kernel.broker_state import BrokerState
+
+
+class Members:
+    """Nobody, where the queue manager is this process alone."""
+
+    def __init__(self) -> None:
+        self.notes: Callable[[], list[MemberNote]] = list
+        """What members have said last, by name."""
+        self.last: Callable[[], int] = int
+        """Sequence of the log's last entry."""
+        self.forget: Callable[[str], None] = _nobody
+        """The log needn't wait for that member any more."""
+        self.hand_over: Callable[[str], None] = _nobody
+        """End soon, in favour of that member."""
+
+
+def _nobody(name: str) -> None:
+    raise LookupError(f"there is no member {name!r}: this queue manager isn't replicated")
+
+
+def members_of(broker: BrokerState) -> Members:
+    """Those of one broker."""
+    return cast(Members, broker.state(Members))

