@@ -1,13 +1,14 @@
 """SCRAM bound to the channel: our client over real TLS, and who stands between it and the broker."""
 
+import asyncio
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import pytest
 from cryptography import x509
@@ -80,7 +81,8 @@ def factory(port: int, authority: Authority, *mechanisms: str, password: str = P
 class ManInTheMiddle:
     """Ends TLS with a certificate of its own, and talks TLS with the broker; may change what the broker says.
 
-    A context manager; ``port`` is where clients are to come.
+    A context manager; ``port`` is where clients are to come. All of it happens in one thread: OpenSSL's
+    connections may not be read and written by two at a time.
     """
 
     def __init__(self, shown: Issued, authority: Authority, broker_port: int) -> None:
@@ -91,40 +93,53 @@ class ManInTheMiddle:
         self._client = ssl.create_default_context(cafile=authority.certificate)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
-        self._open = ExitStack()
+        self._loop = asyncio.new_event_loop()
+        self._over = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._thread.start()
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self._listening.close()
-        self._open.close()
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+        self._loop.close()
 
-    def _accept(self) -> None:
-        while True:
+    async def _serve(self) -> None:
+        relays: set[asyncio.Task[None]] = set()
+
+        async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            relays.add(cast("asyncio.Task[None]", asyncio.current_task()))
+            there_reader, there = await asyncio.open_connection(
+                "127.0.0.1", self._broker_port, ssl=self._client, server_hostname="localhost"
+            )
+            pumps = self._pump(reader, there), self._pump(there_reader, writer, self.change)
             try:
-                plain, _ = self._listening.accept()
-            except OSError:
-                return
-            with suppress(OSError):
-                here = self._server.wrap_socket(plain, server_side=True)
-                there = self._client.wrap_socket(
-                    socket.create_connection(("127.0.0.1", self._broker_port), TIMEOUT_S),
-                    server_hostname="localhost",
-                )
-                for each in (here, there):
-                    self._open.callback(each.close)
-                threading.Thread(target=self._pump, args=(here, there, None), daemon=True).start()
-                threading.Thread(target=self._pump, args=(there, here, self.change), daemon=True).start()
+                await asyncio.gather(*pumps, return_exceptions=True)
+            finally:
+                for each in (writer, there):
+                    each.transport.abort()
+                    with suppress(OSError):
+                        await each.wait_closed()
+
+        server = await asyncio.start_server(relay, sock=self._listening, ssl=self._server)
+        async with server:
+            await self._over.wait()
+            for each in relays:
+                each.cancel()
+            await asyncio.wait(relays)
 
     @staticmethod
-    def _pump(one: ssl.SSLSocket, other: ssl.SSLSocket, change: Callable[[bytes], bytes] | None) -> None:
-        with suppress(OSError):
-            while data := one.recv(1 << 16):
-                other.sendall(data if change is None else change(data))
-        with suppress(OSError):
-            other.shutdown(socket.SHUT_RDWR)
+    async def _pump(
+        one: asyncio.StreamReader,
+        other: asyncio.StreamWriter,
+        change: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        with closing(other):
+            while data := await one.read(1 << 16):
+                other.write(data if change is None else change(data))
+                await other.drain()
 
 
 def without_plus(data: bytes) -> bytes:
