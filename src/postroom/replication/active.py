@@ -5,6 +5,7 @@ append, appends nothing more.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -13,6 +14,7 @@ import msgspec
 
 from postroom.ledger.errors import LedgerFailed
 from postroom.ledger.storage.disk import Bytes
+from postroom.replication.cancellation import cancel
 from postroom.replication.entries import (
     Entry,
     Kind,
@@ -89,9 +91,7 @@ class Active:
 
     async def stop(self) -> None:
         """No more heartbeats."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(self._tasks)
 
     async def _append(self, make: Make) -> None:
         async with self._appending:
@@ -117,15 +117,16 @@ class Active:
     async def _read_on(self) -> None:
         """Read what others have appended behind us. Raises `Overtaken` if a claim is among it."""
         ours, last = self._order.claim, await self._log.last()
-        async for sequence, data in self._log.read(self._order.sequence):
-            entry = decode_entry(sequence, data)
-            if self._order.take(sequence, entry) and entry.claim != ours:
-                raise Overtaken(
-                    f"member {entry.claimant().member!r} has claimed the log at entry {sequence}; nothing of"
-                    " this process was acknowledged since: start it again, and it follows"
-                )
-            if sequence >= last:
-                return
+        async with contextlib.aclosing(self._log.read(self._order.sequence)) as entries:
+            async for sequence, data in entries:
+                entry = decode_entry(sequence, data)
+                if self._order.take(sequence, entry) and entry.claim != ours:
+                    raise Overtaken(
+                        f"member {entry.claimant().member!r} has claimed the log at entry {sequence}; nothing"
+                        " of this process was acknowledged since: start it again, and it follows"
+                    )
+                if sequence >= last:
+                    return
 
     async def _beat(self) -> None:
         """Say that we are there whenever nothing else has."""

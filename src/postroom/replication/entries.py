@@ -28,8 +28,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 import msgspec
-from isal.isal_zlib import crc32
 
+from postroom.ledger.format.headers import crc_matches, with_crc
 from postroom.ledger.storage.disk import Bytes
 from postroom.replication.errors import EntryDamaged
 
@@ -37,7 +37,6 @@ MAGIC: Final = b"PRLE"
 VERSION: Final = 1
 _HEADER: Final = struct.Struct("<4sIBBH16sQIHHQQ")
 HEADER_BYTES: Final = _HEADER.size
-_CRC_AT: Final = 4
 CLAIM_ID_BYTES: Final = 16
 NO_CLAIM: Final = bytes(CLAIM_ID_BYTES)
 MAX_PARTS: Final = 0xFFFF
@@ -93,9 +92,7 @@ class Entry(NamedTuple):
         """Header and payload."""
         place = (self.file_number, self.part, self.parts, self.offset, 0)
         fields = (VERSION, self.kind, 0, self.claim, self.after, *place)
-        header = bytearray(_HEADER.pack(MAGIC, 0, *fields))
-        header[_CRC_AT : _CRC_AT + 4] = crc32(self.payload, crc32(header)).to_bytes(4, "little")
-        return b"".join((header, self.payload))
+        return b"".join((with_crc(_HEADER.pack(MAGIC, 0, *fields), self.payload), self.payload))
 
     def claimant(self) -> Claimant:
         """Of a claim."""
@@ -110,13 +107,11 @@ def decode_entry(sequence: int, data: bytes) -> Entry:
     """The entry with this sequence. Raises `EntryDamaged`."""
     if len(data) < HEADER_BYTES or data[:4] != MAGIC:
         raise EntryDamaged(sequence, "no entry of a replicated ledger")
-    _, crc, version, kind, _, claim, after, file_number, part, parts, offset, _ = _HEADER.unpack_from(data)
+    _, _, version, kind, _, claim, after, file_number, part, parts, offset, _ = _HEADER.unpack_from(data)
     if version != VERSION:
         raise EntryDamaged(sequence, f"format version {version}, this Postroom reads {VERSION}: upgrade it")
-    header = bytearray(data[:HEADER_BYTES])
-    header[_CRC_AT : _CRC_AT + 4] = bytes(4)
     payload = memoryview(data)[HEADER_BYTES:]
-    if crc32(payload, crc32(header)) != crc:
+    if not crc_matches(data[:HEADER_BYTES], payload):
         raise EntryDamaged(sequence, "its checksum is wrong")
     if kind not in list(Kind):
         raise EntryDamaged(sequence, f"kind {kind} is unknown here: upgrade this Postroom")

@@ -25,6 +25,7 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.disk import Bytes, RealDisk
 from postroom.replication.active import Active
+from postroom.replication.cancellation import cancel
 from postroom.replication.entries import CLAIM_ID_BYTES, Claimant, Entry, Kind, decode_entry
 from postroom.replication.errors import EngineUnavailable, MemberRefused, Overtaken
 from postroom.replication.folder_state import FolderState, write_state
@@ -71,10 +72,7 @@ class EngineThread:
 
 
 async def _cancel_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await cancel(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
 
 
 class Member:

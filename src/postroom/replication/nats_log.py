@@ -195,7 +195,7 @@ class NatsLog:
         answers = await asyncio.gather(*sent, return_exceptions=True)
         for at, answer in enumerate(answers):
             if isinstance(answer, _FAILURES):
-                await self._settle(after + at, entries[at], until_s, answer)
+                await self._settle(after + at, entries[at], until_s)
             elif isinstance(answer, BaseException):
                 raise answer
         return after + len(entries)
@@ -206,7 +206,7 @@ class NatsLog:
             self._subject, entry, timeout=REQUEST_S, stream=options.stream, headers={EXPECTED: str(after)}
         )
 
-    async def _settle(self, after: int, entry: bytes, until_s: float, failure: BaseException) -> None:
+    async def _settle(self, after: int, entry: bytes, until_s: float) -> None:
         """Find out what became of an append that wasn't acknowledged; append again what isn't there."""
         while True:
             try:
@@ -220,12 +220,11 @@ class NatsLog:
                 await self._publish(after, entry)
                 return
             except _FAILURES as error:
-                failure = error
-            if asyncio.get_running_loop().time() > until_s:
-                raise EngineUnavailable(
-                    f"NATS has not acknowledged entry {after + 1} of stream {self._options.stream} for"
-                    f" {self._deadline_s:g} s: {_text(failure)}"
-                ) from failure
+                if asyncio.get_running_loop().time() > until_s:
+                    raise EngineUnavailable(
+                        f"NATS has not acknowledged entry {after + 1} of stream {self._options.stream} for"
+                        f" {self._deadline_s:g} s: {_text(error)}"
+                    ) from error
             await asyncio.sleep(PAUSE_S)
 
     async def _entry(self, sequence: int) -> bytes | None:

@@ -8,7 +8,6 @@ LEAST_REPLICAS: Final = 3
 ALLOW_REPLICAS: Final = "few-replicas"
 ALLOW_SYNC: Final = "unsynced"
 """Dangerous settings of the engine that may be accepted by name."""
-CAN_ALLOW: Final = (ALLOW_REPLICAS, ALLOW_SYNC)
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class ReplicationOptions:
     monitoring: tuple[str, ...] = ()
     """URLs of the engine's monitoring, by which its settings are checked."""
     allow: frozenset[str] = frozenset()
-    """Of `CAN_ALLOW`."""
+    """Of `ALLOW_REPLICAS` and `ALLOW_SYNC`."""
     heartbeat_ms: int = 500
     """An active that has appended nothing for so long appends a heartbeat."""
     stop_after_ms: int = 15_000

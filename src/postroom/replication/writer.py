@@ -5,14 +5,13 @@ a file ends, and when the ledger is closed; what a power cut takes of it is read
 """
 
 import asyncio
-import os
-import select
 from collections.abc import Callable
 from typing import Final
 
 from postroom.ledger.errors import LedgerFailed
 from postroom.ledger.format.headers import FILE_HEADER_BYTES, decode_file_header
 from postroom.ledger.storage.disk import Bytes, Disk, DiskFile
+from postroom.ledger.storage.writer import Completion
 from postroom.replication.active import Active
 from postroom.replication.entries import Place
 
@@ -32,33 +31,28 @@ class ReplicatedWriter:
         self._active: Final = active
         self._disk: Final = disk
         self._save: Final = save
-        self.completion_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._signalled: Final = select.poll()
-        self._signalled.register(self.completion_fd, select.POLLIN)
+        self._completion: Final = Completion()
+        self.completion_fd = self._completion.fd
         self._file: DiskFile | None = None
         self._number = 0
-        self._is_over = False
         self._error: LedgerFailed | None = None
 
     def submit(self, file: DiskFile, offset: int, parts: list[Bytes], sync_names: bool) -> None:
-        self._is_over = False
         job = self._write(file, offset, parts)
         asyncio.run_coroutine_threadsafe(job, self._loop)
 
     def over(self) -> bool:
-        return self._is_over
+        return self._completion.is_there()
 
     def complete(self) -> bool:
-        try:
-            os.eventfd_read(self.completion_fd)
-        except BlockingIOError:
+        if not self._completion.take():
             return False
         if self._error is not None:
             raise self._error
         return True
 
     def wait(self) -> None:
-        self._signalled.poll()
+        self._completion.wait()
         self.complete()
 
     def close(self) -> None:
@@ -66,7 +60,7 @@ class ReplicatedWriter:
             return
         if self._error is None:
             asyncio.run_coroutine_threadsafe(self._settle(), self._loop).result()
-        os.close(self.completion_fd)
+        self._completion.close()
         self.completion_fd = -1
 
     async def _write(self, file: DiskFile, offset: int, parts: list[Bytes]) -> None:
@@ -91,8 +85,7 @@ class ReplicatedWriter:
                 f"this member's folder can't be written: {error}; the process must end"
             )
             self._error.__cause__ = error
-        self._is_over = True
-        os.eventfd_write(self.completion_fd, 1)
+        self._completion.signal()
 
     async def _settle(self) -> None:
         """Everything that the log has is durable in the folder, names included."""

@@ -17,12 +17,12 @@ _U32 = struct.Struct("<I")
 _CRC_AT: Final = 4
 
 
-def with_crc(data: bytes, extra: bytes = b"") -> bytes:
+def with_crc(data: bytes, extra: bytes | bytearray | memoryview = b"") -> bytes:
     """A header, packed with header_crc zero, with its CRC (over it and `extra`) put in."""
     return data[:_CRC_AT] + _U32.pack(crc32(extra, crc32(data))) + data[_CRC_AT + 4 :]
 
 
-def crc_matches(data: bytes, extra: bytes = b"") -> bool:
+def crc_matches(data: bytes, extra: bytes | bytearray | memoryview = b"") -> bool:
     """Whether a header's header_crc is right."""
     stored = _U32.unpack_from(data, _CRC_AT)[0]
     return bool(crc32(extra, crc32(data[_CRC_AT + 4 :], crc32(data[:_CRC_AT] + b"\0\0\0\0"))) == stored)

@@ -85,14 +85,48 @@ class NativeWriter:
 
 
 @final
+class Completion:
+    """That a job is over, said by one thread to another; ``fd`` is readable until that is taken."""
+
+    def __init__(self) -> None:
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._readable = select.poll()
+        self._readable.register(self.fd, select.POLLIN)
+
+    def signal(self) -> None:
+        """The job is over."""
+        os.eventfd_write(self.fd, 1)
+
+    def is_there(self) -> bool:
+        """Whether it is, and wasn't taken."""
+        return bool(self._readable.poll(0))
+
+    def take(self) -> bool:
+        """The same, and it is taken."""
+        try:
+            os.eventfd_read(self.fd)
+        except BlockingIOError:
+            return False
+        return True
+
+    def wait(self) -> None:
+        """Until it is there."""
+        self._readable.poll()
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        os.close(self.fd)
+        self.fd = -1
+
+
+@final
 class ThreadWriter:
     """The same in a Python thread. The loop's process should set a short switch interval."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self.completion_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._over = select.poll()
-        self._over.register(self.completion_fd, select.POLLIN)
+        self._completion = Completion()
+        self.completion_fd = self._completion.fd
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._error: OSError | None = None
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
@@ -102,19 +136,17 @@ class ThreadWriter:
         self._jobs.put((file, offset, parts, sync_names))
 
     def over(self) -> bool:
-        return bool(self._over.poll(0))
+        return self._completion.is_there()
 
     def complete(self) -> bool:
-        try:
-            os.eventfd_read(self.completion_fd)
-        except BlockingIOError:
+        if not self._completion.take():
             return False
         if self._error is not None:
             raise _failed(self._error.errno, str(self._error))
         return True
 
     def wait(self) -> None:
-        self._over.poll()
+        self._completion.wait()
         self.complete()
 
     def close(self) -> None:
@@ -122,7 +154,7 @@ class ThreadWriter:
             return
         self._jobs.put(None)
         self._thread.join()
-        os.close(self.completion_fd)
+        self._completion.close()
         self.completion_fd = -1
 
     def _run(self) -> None:
@@ -131,7 +163,7 @@ class ThreadWriter:
                 do_job(self._disk, *job)
             except OSError as error:
                 self._error = error
-            os.eventfd_write(self.completion_fd, 1)
+            self._completion.signal()
 
 
 @final
