@@ -31,8 +31,11 @@ def _free_ports(count: int) -> list[int]:
 class NatsNode:
     """One server."""
 
-    def __init__(self, folder: Path, name: str, ports: tuple[int, int, int], routes: list[int]) -> None:
-        """`ports`: of clients, of monitoring, of the other servers; `routes`: of all servers."""
+    def __init__(
+        self, folder: Path, name: str, ports: tuple[int, int, int], routes: list[int], settings: str
+    ) -> None:
+        """`ports`: of clients, of monitoring, of the other servers; `routes`: of all servers; `settings`:
+        further lines of its configuration."""
         self.name = name
         self.client_port, self._monitoring_port, route_port = ports
         self._file = folder / f"{name}.conf"
@@ -44,7 +47,7 @@ class NatsNode:
         self._file.write_text(
             f"server_name: {name}\nlisten: 127.0.0.1:{self.client_port}\n"
             f"http: 127.0.0.1:{self._monitoring_port}\n"
-            f'jetstream {{ store_dir: "{folder / name}", sync_interval: always }}\n{cluster}'
+            f'jetstream {{ store_dir: "{folder / name}", sync_interval: always }}\n{cluster}{settings}'
         )
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -91,12 +94,13 @@ class NatsNode:
 class NatsCluster:
     """So many servers that know each other."""
 
-    def __init__(self, folder: Path, size: int = 3) -> None:
+    def __init__(self, folder: Path, size: int = 3, settings: str = "") -> None:
+        """`settings`: further lines of the servers' configuration."""
         ports = _free_ports(3 * size)
         routes = ports[2 * size :]
         folder.mkdir(parents=True, exist_ok=True)
         self.nodes = [
-            NatsNode(folder, f"n{at}", (ports[at], ports[size + at], routes[at]), routes)
+            NatsNode(folder, f"n{at}", (ports[at], ports[size + at], routes[at]), routes, settings)
             for at in range(size)
         ]
 

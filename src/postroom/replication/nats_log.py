@@ -35,6 +35,7 @@ from nats.js.api import (
 from nats.js.errors import APIError, NotFoundError
 from nats.js.kv import KeyValue
 
+from postroom.replication.cancellation import cancel
 from postroom.replication.errors import EngineRefused, EngineUnavailable, Overtaken
 from postroom.replication.log import MemberNote
 from postroom.replication.options import ALLOW_REPLICAS, ALLOW_SYNC, LEAST_REPLICAS, ReplicationOptions
@@ -76,12 +77,7 @@ class NatsLog:
     async def open(self) -> None:
         options = self._options
         servers = ", ".join(options.servers)
-        try:
-            connecting = nats.connect(**self._connect_options())
-            self._client = await asyncio.wait_for(connecting, CONNECT_S)
-        except _FAILURES as error:
-            raise EngineUnavailable(f"NATS at {servers}: {_text(error)}; start it, or name others") from error
-        client = self._client
+        client = self._client = await self._connect(servers)
         if (client.connected_server_version.major, client.connected_server_version.minor) < OLDEST_SERVER:
             raise EngineRefused(
                 f"NATS at {servers} is {client.connected_server_version}: 2.12 or newer is needed; upgrade it"
@@ -95,6 +91,33 @@ class NatsLog:
         except _FAILURES as error:
             raise EngineUnavailable(f"NATS at {servers}, stream {options.stream}: {_text(error)}") from error
 
+    async def _connect(self, servers: str) -> Client:
+        failure: BaseException | None = None
+
+        async def failed(error: Exception) -> None:
+            """Once connected, the calls that fail say so."""
+            nonlocal failure
+            if not _is_refusal(failure):  # what comes of a connection that was refused says less
+                failure = error
+
+        client = Client()
+        connecting = asyncio.create_task(client.connect(**self._connect_options(), error_cb=failed))
+        await asyncio.wait([connecting], timeout=CONNECT_S)
+        await cancel([connecting])
+        if not connecting.cancelled():
+            ended_by = connecting.exception()
+            if ended_by is None:
+                return client
+            failure = failure or ended_by
+        await _closed(client)
+        if _is_refusal(failure):
+            raise EngineRefused(
+                f"NATS at {servers} and this member don't let each other in: {_text(failure)}; see to user,"
+                " password_file, credentials_file and tls_… in [replication]"
+            ) from failure
+        what = f"NATS at {servers}: {_text(failure)}; start it, or name others"
+        raise EngineUnavailable(what) from failure
+
     def _connect_options(self) -> dict[str, Any]:
         options = self._options
         wanted: dict[str, Any] = {
@@ -103,7 +126,6 @@ class NatsLog:
             "max_reconnect_attempts": -1,
             "reconnect_time_wait": PAUSE_S,
             "connect_timeout": REQUEST_S,
-            "error_cb": _ignore,  # what fails is told by the call that fails
             "allow_reconnect": True,
         }
         if options.credentials_file:
@@ -320,12 +342,21 @@ class NatsLog:
 
     async def close(self) -> None:
         if self._client is not None:
-            with contextlib.suppress(*_FAILURES):  # the connection is gone
-                await self._client.close()
+            await _closed(self._client)
 
 
-async def _ignore(error: Exception) -> None:
-    """Connections come and go; the calls that fail by it say so."""
+async def _closed(client: Client) -> None:
+    """At once, or when a second is over: a server that is gone doesn't answer the end of TLS."""
+    closing = asyncio.create_task(client.close())
+    await asyncio.wait([closing], timeout=REQUEST_S)
+    await cancel([closing])
+    with contextlib.suppress(asyncio.CancelledError, *_FAILURES):  # the connection is gone
+        closing.result()
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    """Whether trying again doesn't help: the sign-in or the certificate is no good."""
+    return isinstance(error, ssl.SSLError) or "authorization violation" in str(error).lower()
 
 
 async def _unsubscribed(subscription: JetStreamContext.PullSubscription) -> None:
@@ -342,5 +373,5 @@ def _jetstream_config(url: str) -> dict[str, Any]:
     return config
 
 
-def _text(error: BaseException) -> str:
-    return str(error) or type(error).__name__
+def _text(error: BaseException | None) -> str:
+    return str(error) or type(error).__name__ if error is not None else "no answer"
