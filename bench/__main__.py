@@ -21,6 +21,7 @@ from bench import (
     loadtool,
     machine,
     memory,
+    replication,
     scale,
     search,
     spark_tables,
@@ -38,6 +39,7 @@ SECTIONS = (
     "syncs",
     "transactions",
     "channels",
+    "replication",
     "memory",
     "recovery",
     "decode",
@@ -61,6 +63,7 @@ FACTS: dict[str, Callable[[bool], dict[str, str]]] = {
 """Sections that are a list of figures by name."""
 OUT = ROOT / "bench/out"
 DOCUMENTED = ROOT / "docs/reference/benchmarks.inc"
+DOCUMENTED_REPLICATION = ROOT / "docs/reference/benchmarks-replication.inc"
 DOCUMENTED_SPARK = ROOT / "docs/reference/benchmarks-spark.inc"
 SYNC_RUN_MESSAGES = 50_000
 SEARCH_MESSAGES, SEARCH_ROUNDS = 20_000, 3
@@ -74,6 +77,8 @@ class Run:
     client: dict[str, object]
     transactions: dict[str, traffic.Measured] = field(default_factory=dict)
     channels: dict[str, traffic.Measured] = field(default_factory=dict)
+    replicated: dict[str, traffic.Measured] = field(default_factory=dict)
+    replication: dict[str, str] = field(default_factory=dict)
     traffic: dict[str, traffic.Measured] = field(default_factory=dict)
     waiting: memory.Waiting | None = None
     recovery: dict[str, str] = field(default_factory=dict)
@@ -92,7 +97,7 @@ class Run:
 
     def markdown(self) -> str:
         """The run as a whole."""
-        return "\n".join(part for part in (self.of_brokers(), self.of_spark()) if part)
+        return "\n".join(part for part in (self.of_brokers(), self.of_replication(), self.of_spark()) if part)
 
     def of_brokers(self) -> str:
         """The page's part that isn't Spark; empty if nothing of it was measured."""
@@ -125,6 +130,15 @@ class Run:
         parts.insert(0, f"### Machine and client\n\n{tables.facts({**self.machine, **_texts(self.client)})}")
         parts += self._failed()
         return "\n".join(parts)
+
+    def of_replication(self) -> str:
+        """The page's part on brokers with copies; empty if that wasn't measured."""
+        if not self.replicated:
+            return ""
+        facts = tables.facts({**self.machine, **_texts(self.client)})
+        rates = tables.rates(self.replicated, replication.REFERENCE)
+        parts = [tables.versions(self.replicated), rates, tables.latency(self.replicated)]
+        return "\n".join([facts, *parts, tables.facts(self.replication), *self._failed()])
 
     def of_spark(self) -> str:
         """The page's part on Spark; empty if nothing of it was measured."""
@@ -237,6 +251,13 @@ def measure(options: argparse.Namespace, run: Run) -> None:
         run.channels.clear()
         channels.measure(options.rounds or 3, options.quick, run.channels, run.failures)
 
+    def replication_section() -> None:
+        run.replicated.clear()
+        sizes = _sizes(options)
+        replication.rates(sizes, run.replicated, run.failures)
+        run.replication = replication.engine()
+        run.replication |= replication.take_overs(100_000 if options.quick else 1_000_000, sizes)
+
     def memory_section() -> None:
         run.waiting = memory.measure(waiting)
 
@@ -245,6 +266,7 @@ def measure(options: argparse.Namespace, run: Run) -> None:
         ("syncs" in sections, "syncs", lambda: _count_syncs(contenders, run)),
         ("transactions" in sections, "transactions", transactions_section),
         ("channels" in sections, "channels", channels_section),
+        ("replication" in sections, "replication", replication_section),
         ("memory" in sections, "memory", memory_section),
         *_fact_steps(options, sections, run),
         *_spark_steps(options, sections, run),
@@ -299,7 +321,11 @@ def save(run: Run, document: bool) -> None:
     (OUT / "results.json").write_text(json.dumps(dataclasses.asdict(run), indent=1) + "\n")
     (OUT / "table.md").write_text(run.markdown())
     if document:
-        for page, text in ((DOCUMENTED, run.of_brokers()), (DOCUMENTED_SPARK, run.of_spark())):
+        for page, text in (
+            (DOCUMENTED, run.of_brokers()),
+            (DOCUMENTED_REPLICATION, run.of_replication()),
+            (DOCUMENTED_SPARK, run.of_spark()),
+        ):
             if text:  # what was not measured stays as it is
                 page.write_text(text)
 
@@ -317,6 +343,7 @@ def last_run() -> Run:
     run.traffic = _rows(saved["traffic"])
     run.transactions = _rows(saved.get("transactions", {}))
     run.channels = _rows(saved.get("channels", {}))
+    run.replicated, run.replication = _rows(saved.get("replicated", {})), saved.get("replication", {})
     if saved["waiting"] is not None:
         run.waiting = memory.Waiting(**saved["waiting"])
     return run

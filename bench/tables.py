@@ -44,9 +44,9 @@ def _ratio(values: list[float], reference: list[float]) -> str:
     return f"{statistics.median(values) / statistics.median(reference):.2f}"
 
 
-def rates(results: dict[str, Measured]) -> str:
-    """Messages a second in, out and both at once, each with its ratio to the reference."""
-    reference = results.get(REFERENCE, Measured())
+def rates(results: dict[str, Measured], of: str = REFERENCE) -> str:
+    """Messages a second in, out and both at once, each with its ratio to the row called `of`."""
+    reference = results.get(of, Measured())
     header = ["messages a second", "enqueue", "×", "dequeue", "×", "both at once", "×", "messages a sync"]
     rows = []
     for label, measured in results.items():
@@ -55,7 +55,7 @@ def rates(results: dict[str, Measured]) -> str:
             values = measured.values.get(name, [])
             row += [spread(values), _ratio(values, reference.values.get(name, []))]
         rows.append([*row, spread(measured.values.get("messages_per_sync", []))])
-    note = f"× is the ratio to {REFERENCE}, of medians. `{FLOOR}` syncs after every record.\n"
+    note = f"× is the ratio to {of}, of medians. `{FLOOR}` syncs after every record.\n"
     return markdown_table(header, rows) + "\n" + note
 
 

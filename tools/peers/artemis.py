@@ -31,8 +31,11 @@ class Artemis(Broker):
         xml: dict[str, str] | None = None,
         java_memory: str = "2G",
         queues: tuple[str, ...] = ("bench",),
+        create: tuple[str, ...] = (),
     ) -> None:
+        """`create`: further options of `artemis create`."""
         super().__init__(folder)
+        self.create = create
         self.journal = journal
         self.acceptor = acceptor or {}
         self.xml = {**ANY_DISK, **(xml or {})}
@@ -91,7 +94,8 @@ class Artemis(Broker):
         create += ["--queues", ",".join(f"{queue}:anycast" for queue in self.queues)]
         create += ["--default-port", str(self.port), "--java-memory", self.java_memory]
         create += [f"--no-{protocol}-acceptor" for protocol in ("amqp", "mqtt", "stomp", "hornetq")]
-        create += ["--allow-anonymous", "--user", "bench", "--password", "bench", str(self.instance)]
+        create += ["--allow-anonymous", "--user", "bench", "--password", "bench", *self.create]
+        create.append(str(self.instance))
         done = subprocess.run(
             create, capture_output=True, text=True, env={**os.environ, **self.environment()}
         )
