@@ -13,6 +13,7 @@ import msgspec
 
 from postroom.ledger.errors import LedgerFailed
 from postroom.ledger.storage.disk import Bytes
+from postroom.replication.cancelling import cancel
 from postroom.replication.entries import (
     Entry,
     Kind,
@@ -89,9 +90,7 @@ class Active:
 
     async def stop(self) -> None:
         """No more heartbeats."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(*self._tasks)
 
     async def _append(self, make: Make) -> None:
         async with self._appending:
@@ -142,7 +141,7 @@ class Active:
 
     async def _tend(self) -> None:
         """Say how far this folder is, and trim the log to what no member needs."""
-        while True:
+        while self._failure is None:
             try:
                 note = msgspec.structs.replace(
                     self._note,

@@ -25,6 +25,7 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.disk import Bytes, RealDisk
 from postroom.replication.active import Active
+from postroom.replication.cancelling import cancel
 from postroom.replication.entries import CLAIM_ID_BYTES, Claimant, Entry, Kind, decode_entry
 from postroom.replication.errors import EngineUnavailable, MemberRefused, Overtaken
 from postroom.replication.folder_state import FolderState, write_state
@@ -71,10 +72,7 @@ class EngineThread:
 
 
 async def _cancel_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await cancel(*asyncio.all_tasks() - {asyncio.current_task()})
 
 
 class Member:
@@ -205,9 +203,7 @@ class Member:
                     heard_s, silence_s = time.monotonic(), self._silence_s()
         finally:
             if coming is not None:
-                coming.cancel()
-                with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
-                    await coming
+                await cancel(coming)
             await entries.aclose()
 
     def _silence_s(self) -> float:

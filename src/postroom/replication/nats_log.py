@@ -321,8 +321,8 @@ class NatsLog:
 
     async def close(self) -> None:
         if self._client is not None:
-            with contextlib.suppress(*_FAILURES):  # the connection is gone
-                await self._client.close()
+            with contextlib.suppress(*_FAILURES):  # the connection is gone, or takes nothing any more
+                await asyncio.wait_for(self._client.close(), CONNECT_S)
 
 
 async def _ignore(error: Exception) -> None:
