@@ -76,6 +76,9 @@ def play(
                     _rounds(stage, traffic, run, chance, goes_on, list(names), progress)
                     _drain(stage, traffic, run)
                     _end(stage, run)
+                except Failed:
+                    stage.write_stacks()
+                    raise
                 finally:
                     run.exits = stage.exits
         except Failed as failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import socket
@@ -110,6 +111,12 @@ class MemberProcess(BrokerProcess):
         except OSError:
             return False
 
+    def write_stacks(self) -> None:
+        """SIGABRT; it logs where each of its threads was, and stays down."""
+        if self._process is not None:
+            self.is_held = True
+            self._end(signal.SIGABRT)
+
     def limit_files(self, most_bytes: int) -> None:
         """No file of its gets longer, as on a disk that is full."""
         assert self._process is not None
@@ -139,6 +146,7 @@ class Stage:
         return [member.url for member in self.members]
 
     def __enter__(self) -> Stage:
+        os.environ["PYTHONFAULTHANDLER"] = "1"  # for `write_stacks`
         with ExitStack() as stack:
             stack.enter_context(self.relays)
             stack.enter_context(self.cluster)
@@ -167,6 +175,11 @@ class Stage:
             if time.monotonic() > end_s:
                 raise Failed(f"{what} did not come in {PATIENCE_S:.0f} s")
             time.sleep(poll_s)
+
+    def write_stacks(self) -> None:
+        """End all members in a way that has them log where each of their threads was."""
+        for member in self.members:
+            member.write_stacks()
 
     def keep_up(self) -> None:
         """Start again who has ended, if that was in order."""
