@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
@@ -84,8 +85,8 @@ class StoredTraffic:
         visible = self._visible(MessageFilter())
         if self._in_doubt is not None:
             number, verb = self._in_doubt
-            self._in_doubt = None
             self._set(number, self._settled(number, verb, number in visible))
+            self._in_doubt = None
             visible = self._visible(MessageFilter())
         self._compare(visible, self._all_at(At.HERE), "")
         for number in self._all_at(At.LOCKED):
@@ -97,7 +98,9 @@ class StoredTraffic:
         for number in list(self._at):
             while (at := self._at.get(number, At.NOWHERE)) is not At.NOWHERE:
                 verb = next(verb for verb in VERBS if verb.before is at and verb.after in ONWARDS[at])
+                self._in_doubt = (number, verb)
                 self._call(number, verb)
+                self._in_doubt = None
                 self._set(number, verb.after)
         self._compare(self._visible(MessageFilter()), set(), " at the end")
 
@@ -113,7 +116,8 @@ class StoredTraffic:
             other = verb.after if verb.before is At.HERE else verb.before
             if is_visible or other is not At.LOCKED or number in self._locks:
                 return At.HERE if is_visible else other
-            self.store.undo(lock_confirm_id(number))  # the answer had the lock's id
+            with suppress(NoMatchingMessageException):  # undone before, when that had no answer
+                self.store.undo(lock_confirm_id(number))  # the answer had the lock's id
             return At.HERE
         if At.LOCKED in (verb.before, verb.after):
             other = verb.after if verb.before is At.LOCKED else verb.before

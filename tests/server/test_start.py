@@ -10,8 +10,8 @@ import pytest
 from proton import ConnectionException, Message
 from proton.utils import BlockingConnection, SendException
 
+from postroom.client import AcknowledgeMode, MessageFilter, UniqueId
 from postroom.client import Message as ClientMessage
-from postroom.client import MessageFilter, UniqueId
 from postroom.client.sync import ConnectionFactory
 from postroom.server.configuration.passwords import MIN_ITERATIONS, hash_password
 from postroom.server.exits import Exit
@@ -63,6 +63,22 @@ def test_messages_are_there_after_a_restart(start: list[Process], tmp_path: Path
         receiver.receive(timeout=0.1)
     again.close()
     assert second.end() == Exit.STOPPED
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_was_seen_before_a_restart_is_flagged(start: list[Process], tmp_path: Path, number: int) -> None:
+    """The client answers the broker's close and had no say in it: its application may have seen it."""
+    first = begin(start, tmp_path, "--listen", "127.0.0.1:0")
+    with ConnectionFactory(first.ready(), request_timeout_s=20).create_connection() as connection:
+        connection.create_session().create_producer("q").send("seen")
+        consumer = connection.create_session(AcknowledgeMode.INDIVIDUAL).create_consumer("q")
+        message = consumer.receive(20)
+        assert message is not None and not message.redelivered
+        first.end(number)
+    second = begin(start, tmp_path, "--listen", "127.0.0.1:0")
+    with ConnectionFactory(second.ready(), request_timeout_s=20).create_connection() as connection:
+        again = connection.create_session().create_consumer("q").receive(20)
+        assert again is not None and again.redelivered
 
 
 def test_what_the_start_has_written_is_known_to_be_durable(start: list[Process], tmp_path: Path) -> None:

@@ -43,7 +43,11 @@ class NatsNode:
         cluster = ""
         if len(routes) > 1:
             others = ", ".join(f"nats://127.0.0.1:{port}" for port in routes)
-            cluster = f"cluster {{ name: postroom, listen: 127.0.0.1:{route_port}, routes: [{others}] }}\n"
+            # Not advertised: a client knows the addresses that it was given, be they those of a proxy.
+            cluster = (
+                f"cluster {{ name: postroom, listen: 127.0.0.1:{route_port}, no_advertise: true,"
+                f" routes: [{others}] }}\n"
+            )
         self._file.write_text(
             f"server_name: {name}\nlisten: 127.0.0.1:{self.client_port}\n"
             f"http: 127.0.0.1:{self._monitoring_port}\n"

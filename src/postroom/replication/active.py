@@ -14,7 +14,7 @@ import msgspec
 
 from postroom.ledger.errors import LedgerFailed
 from postroom.ledger.storage.disk import Bytes
-from postroom.replication.cancellation import cancel
+from postroom.replication.cancelling import cancel
 from postroom.replication.entries import (
     Entry,
     Kind,
@@ -91,7 +91,7 @@ class Active:
 
     async def stop(self) -> None:
         """No more heartbeats."""
-        await cancel(self._tasks)
+        await cancel(*self._tasks)
 
     async def _append(self, make: Make) -> None:
         async with self._appending:
@@ -143,7 +143,7 @@ class Active:
 
     async def _tend(self) -> None:
         """Say how far this folder is, and trim the log to what no member needs."""
-        while True:
+        while self._failure is None:
             try:
                 note = msgspec.structs.replace(
                     self._note,

@@ -25,7 +25,7 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.disk import Bytes, RealDisk
 from postroom.replication.active import Active
-from postroom.replication.cancellation import cancel
+from postroom.replication.cancelling import cancel
 from postroom.replication.entries import CLAIM_ID_BYTES, Claimant, Entry, Kind, decode_entry
 from postroom.replication.errors import EngineUnavailable, MemberRefused, Overtaken
 from postroom.replication.folder_state import FolderState, write_state
@@ -72,7 +72,7 @@ class EngineThread:
 
 
 async def _cancel_others() -> None:
-    await cancel(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
+    await cancel(*asyncio.all_tasks() - {asyncio.current_task()})
 
 
 class Member:
@@ -203,9 +203,7 @@ class Member:
                     heard_s, silence_s = time.monotonic(), self._silence_s()
         finally:
             if coming is not None:
-                coming.cancel()
-                with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
-                    await coming
+                await cancel(coming)
             await entries.aclose()
 
     def _silence_s(self) -> float:

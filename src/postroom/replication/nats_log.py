@@ -35,7 +35,7 @@ from nats.js.api import (
 from nats.js.errors import APIError, NotFoundError
 from nats.js.kv import KeyValue
 
-from postroom.replication.cancellation import cancel
+from postroom.replication.cancelling import cancel
 from postroom.replication.errors import EngineRefused, EngineUnavailable, Overtaken
 from postroom.replication.log import MemberNote
 from postroom.replication.options import ALLOW_REPLICAS, ALLOW_SYNC, LEAST_REPLICAS, ReplicationOptions
@@ -103,7 +103,7 @@ class NatsLog:
         client = Client()
         connecting = asyncio.create_task(client.connect(**self._connect_options(), error_cb=failed))
         await asyncio.wait([connecting], timeout=CONNECT_S)
-        await cancel([connecting])
+        await cancel(connecting)
         if not connecting.cancelled():
             ended_by = connecting.exception()
             if ended_by is None:
@@ -349,7 +349,7 @@ async def _closed(client: Client) -> None:
     """At once, or when a second is over: a server that is gone doesn't answer the end of TLS."""
     closing = asyncio.create_task(client.close())
     await asyncio.wait([closing], timeout=REQUEST_S)
-    await cancel([closing])
+    await cancel(closing)
     with contextlib.suppress(asyncio.CancelledError, *_FAILURES):  # the connection is gone
         closing.result()
 

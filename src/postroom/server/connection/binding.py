@@ -351,7 +351,7 @@ class ConnectionBinding(ConnectionState):
 
     def _end(self, now_us: int) -> None:
         """The connection is over: its transactions are rolled back, its container id is free."""
-        lost = self._how == Gone.CONNECTION_LOST
+        lost = self._how == Gone.CONNECTION_LOST or self.closed_here
         for transaction in self.transactions.values():
             self.broker.manager.rollback(transaction, now_us, lost)
         self.transactions.clear()

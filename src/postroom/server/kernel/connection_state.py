@@ -70,6 +70,8 @@ class ConnectionState:
         """It is the only connection of its container; None: it hasn't asked for that."""
         self.writable = True
         """False while the socket's output buffer is over its bound."""
+        self.closed_here = False
+        """This end has closed it, and its peer had no say: nobody knows what of its deliveries was seen."""
         self.failed = False
         self.aborted = False
         """The socket is to be cut at once, whatever it still has to send."""
@@ -116,7 +118,10 @@ class ConnectionState:
                 bound.refill(now_us)
 
     def close(self, condition: str = CONNECTION_FORCED, description: str = "the broker is stopping") -> None:
-        """Close from this side; the peer's answer ends the connection."""
+        """Close from this side; the peer's answer ends the connection. What was sent to it and has no outcome
+        goes back as after a lost connection.
+        """
+        self.closed_here = True
         self.engine.close(Error(condition, description))
         self.touch()
 

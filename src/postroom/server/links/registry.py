@@ -120,7 +120,7 @@ class Registry:
         waits = _outlives(bound.expiry_policy, how)
         longest_us = self._limits.suspended_timeout_s * US_PER_S
         if not keeps or (timeout_us == 0 and not waits) or not bound.suspend(unsettled, longest_us, now_us):
-            bound.close(how == Gone.CONNECTION_LOST, now_us)
+            bound.close(how == Gone.CONNECTION_LOST or bound.binding.closed_here, now_us)
             if how == Gone.CLOSED:
                 bound.end_terminus(now_us)
             return False
