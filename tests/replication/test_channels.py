@@ -1,5 +1,5 @@
-"""Channels between a single queue manager, LONDON, and a replicated one, PARIS, whose active member is killed in
-the middle of a batch: each message arrives once, in order.
+"""Channels between a single queue manager, LONDON, and a replicated one, PARIS, whose active member is killed
+in the middle of a batch: each message arrives once, in order.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tests.channels.managers import CHANNEL, WAIT_S, QueueManager
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(400)]  # NATS takes up to 10 s to elect a leader
 FIRST, REST, BATCH_SIZE = 7, 493, 10
-"""Messages of the batch that is open at the kill, those that come later (full batches with the first), and of a
-full batch."""
+"""Messages of the batch that is open at the kill, those that come later (full batches with the first), and of
+a full batch."""
 OPEN_MS = 600_000
 """So long a batch that isn't full stays open."""
 REPLICATION = """
