@@ -124,9 +124,10 @@ class TakeOver(Narrator):
             await self._settle(settles, sending)
             await sending
             consumer = await (await settles.create_session()).create_consumer("settled", prefetch=1_000)
-            amounts = []
+            amounts: list[int] = []
             while (message := await consumer.receive_no_wait()) is not None:
-                amounts.append(message.get_body(int))
+                assert isinstance(message.body, int)
+                amounts.append(message.body)
             return amounts
 
     async def _send(self, connection: Connection) -> None:

@@ -1,5 +1,5 @@
-"""The configurations in ``deploy/kubernetes``, tried: NATS with its password, members with theirs, TLS and users,
-as processes on this machine, where names and ports are others.
+"""The configurations in ``deploy/kubernetes``, tried: NATS with its password, members with theirs, TLS and
+users, as processes on this machine, where names and ports are others.
 """
 
 from __future__ import annotations
@@ -106,10 +106,6 @@ def test_members_and_nats_of_kubernetes(tmp_path: Path) -> None:
             first.kill()
             producer.send(Message("after"))
             consumer = session.create_consumer("orders")
-            assert [
-                message.body for message in (consumer.receive(WAIT_S), consumer.receive(WAIT_S)) if message
-            ] == [
-                "before",
-                "after",
-            ]
+            found = [consumer.receive(WAIT_S), consumer.receive(WAIT_S)]
+            assert [message and message.body for message in found] == ["before", "after"]
         second.stop()

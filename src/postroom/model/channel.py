@@ -223,8 +223,9 @@ def addresses_of(connection: str) -> tuple[str, ...]:
 
 
 def check_connection(channel: str, connection: str) -> None:
-    """Raise ChannelInvalid unless ``connection`` is amqp[s]://host:port, without user and password, or several
-    of one scheme with commas between them."""
+    """Raise ChannelInvalid unless ``connection`` is amqp[s]://host:port, without user and password, or
+    several of one scheme with commas between them.
+    """
     addresses = addresses_of(connection)
     schemes = {address.partition("://")[0] for address in addresses}
     if all(map(_is_address, addresses)) and len(schemes) == 1:

@@ -22,7 +22,7 @@ ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 0.2
 MAX_PAUSE_S: Final = 5.0
 FAIL_OVER_S: Final = 60.0
-"""So long one of several members is sought that answers: more than a take-over lasts, and than `TIMEOUT_S`."""
+"""So long one of several members is sought that answers: more than a take-over and `TIMEOUT_S` last."""
 FAIL_OVER_PAUSE_S: Final = 0.5
 """After all of them were tried."""
 URL_MARK: Final = ","
