@@ -144,8 +144,9 @@ def test_the_image_serves_as_a_user_without_rights() -> None:
     file = str(served(arguments))
     assert ("COPY", f"deploy/container.toml {file}") in instructions()
     check = json.loads(last("HEALTHCHECK").partition(" CMD ")[2])
-    assert check == ["postroom", "status", "--config", file]
-    assert load_config(DEPLOY / "container.toml").data == last("VOLUME") == last("WORKDIR")
+    data = load_config(DEPLOY / "container.toml").data
+    assert check == ["postroom", "status", "--data", data]
+    assert data == last("VOLUME") == last("WORKDIR")
     user = pod("postroom")["securityContext"]
     assert last("USER") == f"{user['runAsUser']}:{user['runAsGroup']}"
     ports = {address.rpartition(":")[2] for address in addresses(load_config(KUBERNETES / "postroom.toml"))}
@@ -296,7 +297,8 @@ def test_files_that_the_configuration_names_are_mounted() -> None:
 
 
 def test_a_members_configuration_is_made_of_its_pods_name(tmp_path: Path) -> None:
-    """By the command of the init container, as it stands; it is what the broker and its probes read."""
+    """By the command of the init container, as it stands; it is what the broker reads, and probes look at
+    its folder."""
     (init,), (container,) = pod("postroom")["initContainers"], pod("postroom")["containers"]
     (tmp_path / "template").mkdir()
     (tmp_path / "own").mkdir()
@@ -310,7 +312,7 @@ def test_a_members_configuration_is_made_of_its_pods_name(tmp_path: Path) -> Non
     assert command == "serve"
     file = served(arguments)
     assert str(tmp_path / "own" / "postroom.toml").replace(str(tmp_path), "/etc/postroom") == str(file)
-    status = ["postroom", "status", "--config", str(file)]
+    status = ["postroom", "status", "--data", config.data]
     probes = {kind: container[f"{kind}Probe"]["exec"]["command"] for kind in ("startup", "liveness")}
     assert probes == {"startup": status, "liveness": status}
     assert container["readinessProbe"]["exec"]["command"] == [*status, "--ready"]
