@@ -1,5 +1,5 @@
-"""Starts two brokers and the Spark pipeline beside them, plays the stories, and lets the audit and the report
-say what became of every message while the brokers go on working.
+"""Starts two brokers, a replicated one, and the Spark pipeline beside them, plays the stories, and lets the
+audit and the report say what became of every message while the brokers go on working.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from demo import lives
 from demo.compiling import COMPILED, LOG, Compiling
 from demo.enriching import Enriching
 from demo.line import Line
+from demo.members import Members, TakeOver
 from demo.narrator import Narrator
 from demo.partners import Partners, two
 from demo.pipeline import ENVIRONMENT, Pipeline
@@ -117,9 +118,14 @@ def main() -> int:
     london, paris = two(OUT, line)
     for broker in (london, paris):
         console.print(f"The queue manager {broker.name} runs at {broker.url}, its ledger in {broker.data}")
-    pipeline = Pipeline([london.data, paris.data], TABLES, Narrator(console))
+    rome = Members(OUT)
+    console.print(
+        f"The queue manager ROME has three members at {rome.url}, its ledger on three NATS nodes, too"
+    )
+    ledgers = [str(london.data), str(paris.data), rome.http]
+    pipeline = Pipeline(ledgers, rome.token, TABLES, Narrator(console))
     pipeline.start()
-    console.print(f"A Spark pipeline reads both ledgers as they grow, into tables in {TABLES}")
+    console.print(f"A Spark pipeline reads all three ledgers as they grow, into tables in {TABLES}")
     try:
         story = Story(london, console)
         story.play()
@@ -128,6 +134,8 @@ def main() -> int:
         partners.play()
         pipeline.show_progress()
         Enriching(london, OUT, story.tally, console).play()
+        pipeline.show_progress()
+        TakeOver(rome, story.tally, console).play()
         pipeline.show_progress()
         console.print()
         console.rule("[bold]The pipeline catches up with the running brokers", align="left")
@@ -143,6 +151,7 @@ def main() -> int:
         raise
     finally:
         pipeline.stop()
+        rome.stop()
         paris.stop()
         london.stop()
         line.close()
@@ -153,9 +162,9 @@ def main() -> int:
         return code
     console.print(lives.table(TABLES))
     story.tally.add(ON_THE_WAY, "lost", partners.lost)
-    ledgers = from_entries(TABLES)
-    ledgers.add(ON_THE_WAY, "lost", lost_on_the_way(found))
-    agree = compare(story.tally, ledgers, console)
+    found_fates = from_entries(TABLES)
+    found_fates.add(ON_THE_WAY, "lost", lost_on_the_way(found))
+    agree = compare(story.tally, found_fates, console)
     console.print(f"\nThe report with pictures: {REPORT}")
     state = f"{command_line()} state payments.dead --tables {os.path.relpath(TABLES)}"
     console.print(f"Look around yourself: {state}")

@@ -15,15 +15,16 @@ STOP_S = 30
 class Broker:
     """``postroom serve`` with its data in ``data``; the operating system chooses the port, once.
 
-    ``name`` is the queue manager's, ``settings`` what else its configuration file says.
+    ``name`` is the queue manager's, ``settings`` what else its configuration file says; ``port`` is given
+    where others must know it before.
     """
 
-    def __init__(self, data: Path, name: str, settings: str = "") -> None:
+    def __init__(self, data: Path, name: str, settings: str = "", port: int = 0) -> None:
         self.data = data
         self.name = name
         self._settings = settings
         self.host = "127.0.0.1"
-        self.port = 0
+        self.port = port
         self._log = data.with_name(f"{data.name}.log")
         self._config = data.with_name(f"{data.name}.toml")
         self._process: subprocess.Popen[str] | None = None
@@ -34,6 +35,11 @@ class Broker:
 
     def start(self) -> None:
         """Start the process and wait until it listens; RuntimeError with its log if it doesn't."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start the process: one that follows doesn't listen yet."""
         head = f'container_id = "{self.name}"\n'
         listen = f'[[listen]]\naddress = "{self.host}:{self.port}"\n'
         self._config.write_text(head + self._settings + listen)
@@ -41,7 +47,10 @@ class Broker:
         command += ["--config", str(self._config)]
         with self._log.open("a") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert self._process.stdout is not None
+
+    def wait_until_ready(self) -> None:
+        """Until it listens; RuntimeError with its log if it ends."""
+        assert self._process is not None and self._process.stdout is not None
         ready = READY.search(self._process.stdout.readline())
         if ready is None:
             raise RuntimeError(f"the broker didn't start; its log says:\n{self._log.read_text()}")

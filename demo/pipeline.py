@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from demo.narrator import Narrator
-from postroom.ledger.reading.reader import LedgerReader
+from postroom.spark.places.uris import place_of
 from postroom.spark.store import open_store
 
 BATCH = re.compile(r"^positions .*")
@@ -30,9 +30,11 @@ ENVIRONMENT = {"PYTHONWARNINGS": "ignore"}
 class Pipeline:
     """Reads the ledgers of running brokers into tables, as they grow."""
 
-    def __init__(self, ledgers: list[Path], tables: Path, narrator: Narrator) -> None:
+    def __init__(self, ledgers: list[str], token: str, tables: Path, narrator: Narrator) -> None:
+        """``ledgers``: folders and URLs; ``token`` opens those."""
         self.tables = tables
         self._ledgers = ledgers
+        self._token = token
         self._teller = narrator
         self._log = tables.with_name("pipeline.log")
         self._batches: list[str] = []
@@ -44,10 +46,9 @@ class Pipeline:
         command += ["--interval-ms", str(INTERVAL_MS)]
         command += ["--tables", str(self.tables)]
         for ledger in self._ledgers:
-            command += ["--data", str(ledger)]
-        self._process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, env={**os.environ, **ENVIRONMENT}
-        )
+            command += ["--data", ledger]
+        environment = {**os.environ, **ENVIRONMENT, "POSTROOM_TOKEN": self._token}
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
         threading.Thread(target=self._listen, name="pipeline", daemon=True).start()
 
     def _listen(self) -> None:
@@ -65,7 +66,8 @@ class Pipeline:
 
     def catch_up(self) -> None:
         """Wait until the tables have what is durable now; the ledgers may grow on."""
-        wanted = {str(one.ledger_id): one.durable_through for one in map(LedgerReader, self._ledgers)}
+        snapshots = [place_of(ledger, self._token).snapshot() for ledger in self._ledgers]
+        wanted = {each.ledger_id: each.durable_through for each in snapshots}
         end = time.monotonic() + PATIENCE_S
         while any(self._positions().get(ledger, 0) < position for ledger, position in wanted.items()):
             if self._process is None or self._process.poll() is not None or time.monotonic() > end:

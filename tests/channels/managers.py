@@ -47,6 +47,11 @@ class QueueManager(BrokerProcess):
         self._text += f'\n[[queue]]\nname = "{name}"\n{more}\n'
         return self
 
+    def tables(self, text: str) -> QueueManager:
+        """What else its configuration file says."""
+        self._text += text
+        return self
+
     def alias(self, queue_manager: str, by: str) -> QueueManager:
         """Messages for that queue manager go by another's transmission queue."""
         self._text += (
@@ -81,6 +86,11 @@ class QueueManager(BrokerProcess):
     def session(self) -> Iterator[Session]:
         with ConnectionFactory(self.url).create_connection() as connection:
             yield connection.create_session()
+
+    def channel(self, name: str) -> dict[str, object]:
+        """Its status."""
+        with ConnectionFactory(self.url).create_connection() as connection:
+            return connection.create_management().read("postroom.channel", name)
 
     def await_empty(self, queue: str) -> None:
         """Return when everything has left ``queue`` for good."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from demo.broker import Broker
 from demo.line import Line
+from demo.members import Members, TakeOver
 from demo.partners import Partners, two
 from demo.story import Story
 from demo.tally import Tally
@@ -67,3 +68,17 @@ def test_the_second_chapter_ends_well(tmp_path: Path) -> None:
     assert {queue: stats[queue] for queue in tally.fates} == {queue: tally.of(queue) for queue in tally.fates}
     assert partners.lost > 0
     assert "none of them twice" in narration.getvalue()
+
+
+def test_the_fourth_chapter_ends_well(tmp_path: Path) -> None:
+    """The active member is killed on the way: the ledger of who took over counts as the clients do."""
+    members, tally, narration = Members(tmp_path), Tally(), io.StringIO()
+    try:
+        TakeOver(members, tally, Console(file=narration, width=120)).play()
+    finally:
+        members.stop()
+    found = [ledger_stats(member.data) for member in members.all]
+    assert {queue: tally.of(queue) for queue in tally.fates} in [
+        {queue: stats[queue] for queue in tally.fates if queue in stats} for stats in found
+    ]
+    assert ", 0 of them twice" in narration.getvalue()

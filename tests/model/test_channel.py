@@ -30,6 +30,7 @@ FOREIGN = ChannelDefinition(
         ChannelDefinition("S", type="server", transmission_queue="B"),
         ChannelDefinition("S", type="server", transmission_queue="B", connection="amqp://[::1]:5672"),
         ChannelDefinition("R", type="requester", connection="amqp://b:1"),
+        ChannelDefinition("R", type="requester", connection="amqps://b:1, amqps://[::1]:2,amqps://c:3"),
         replace(FOREIGN, type="receiver", transmission_queue="", local_queue="in"),
     ],
 )
@@ -76,6 +77,12 @@ def test_what_can_not_be_is_refused_with_its_key(definition: ChannelDefinition, 
     [
         *("b:5672", "amqp://b", "amqp://:5672", "amqp://b:0", "amqp://b:65536", "amqp://b:x", "http://b:80"),
         *("amqp://b:5672/x", "amqp://b c:5672", "amqp://a:1,b:2", "amqp://me:secret@b:5672"),
+        *(
+            "amqp://a:1,",
+            "amqp://a:1,amqps://b:2",
+            "amqp://a:1,amqp://me:secret@b:2",
+            "amqp://u:secret@a:1,amqp://b:2",
+        ),
     ],
 )
 def test_a_connection_is_a_scheme_a_host_and_a_port(connection: str) -> None:

@@ -25,11 +25,12 @@ from postroom.server.exits import Exit
 from tests.client.breakable_connection import Watch
 from tests.client.fake_broker import asynchronous
 from tests.clients.broker import BrokerProcess, free_port
-from tests.clients.driver import jms_command, make_ready
+from tests.clients.driver import HERE, jms_command, make_ready
 from tests.replication.members import member, members
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(400)]  # NATS takes up to 10 s to elect a leader
 TIMEOUT_S = 30
+RHEA = HERE / "rhea"
 
 
 async def connect(watch: Watch, *brokers: BrokerProcess) -> Connection:
@@ -129,6 +130,23 @@ def test_qpid_jms_goes_on_at_another_member(tmp_path: Path, nats: NatsCluster, s
         with subprocess.Popen(
             jms_command("FailOver", url, "300"), stdout=subprocess.PIPE, text=True
         ) as program:
+            assert program.stdout is not None
+            for line in program.stdout:
+                if line == "sent 100\n":
+                    first.kill()
+                last = line
+        assert (program.returncode, last) == (0, "received 300 different in order\n")
+        second.stop()
+        assert_whole(second.folder)
+
+
+@pytest.mark.peer
+def test_rhea_goes_on_at_another_member(tmp_path: Path, nats: NatsCluster, stream: str) -> None:
+    """As Qpid JMS does: it is given the members' addresses in turn, and sends again what has no answer."""
+    make_ready("rhea")
+    with members(tmp_path, nats, stream) as (first, second):
+        command = ["node", str(RHEA / "fail_over.js"), "300", str(first.port), str(second.port)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
             assert program.stdout is not None
             for line in program.stdout:
                 if line == "sent 100\n":

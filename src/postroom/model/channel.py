@@ -10,6 +10,7 @@ same name:
 The settings are those of IBM MQ's DEFINE CHANNEL, whose keyword stands in brackets; defaults are MQ's, too.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,7 +46,9 @@ LUWID_BYTES: Final = 16
 """Of the name of one batch (logical unit of work id)."""
 
 _NAME_MARKS: Final = frozenset("._/%")
+MAX_PORT: Final = 65535
 _SCHEMES: Final = ("amqp://", "amqps://")
+_USER_INFO: Final = re.compile("://.*@", re.DOTALL)
 
 
 class ChannelInvalid(ValueError):
@@ -70,7 +73,9 @@ class ChannelDefinition:
     """`postroom`: exactly once, with another Postroom; `amqp`: a foreign broker at the other end, at least
     once; senders and receivers only, and this end calls."""
     connection: str = ""
-    """Where the partner listens: `amqp://host:port` or `amqps://host:port` (TLS) [CONNAME]."""
+    """Where the partner listens: `amqp://host:port` or `amqps://host:port` (TLS). Several with commas between
+    them are the members of a replicated queue manager: one after the other is tried, beginning behind the one
+    that failed last [CONNAME]."""
     credentials: str = ""
     """Name of a table [`[credentials.NAME]`](configuration.md): user, certificates. Secrets are never in the
     ledger."""
@@ -212,28 +217,37 @@ def check_channel_name(name: str) -> None:
             )
 
 
+def addresses_of(connection: str) -> tuple[str, ...]:
+    """The addresses that a connection names, in its order."""
+    return tuple(address.strip() for address in connection.split(","))
+
+
 def check_connection(channel: str, connection: str) -> None:
-    """Raise ChannelInvalid unless ``connection`` is amqp[s]://host:port, without user and password."""
-    for scheme in _SCHEMES:
-        if connection.startswith(scheme):
-            host, colon, port = connection[len(scheme) :].rpartition(":")
-            if host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65536:
-                if "@" in host:
-                    break
-                if not any(mark in host for mark in "/?# ,"):
-                    return
+    """Raise ChannelInvalid unless ``connection`` is amqp[s]://host:port, without user and password, or
+    several of one scheme with commas between them.
+    """
+    addresses = addresses_of(connection)
+    schemes = {address.partition("://")[0] for address in addresses}
+    if all(map(_is_address, addresses)) and len(schemes) == 1:
+        return
     raise ChannelInvalid(
         f"channel {channel!r}: connection is {_hidden(connection)!r}: must be amqp://host:port or "
-        "amqps://host:port; user and password are the configuration file's ([credentials.NAME])",
+        "amqps://host:port, or several of one scheme with commas between them; user and password are the "
+        "configuration file's ([credentials.NAME])",
         "connection",
     )
 
 
+def _is_address(text: str) -> bool:
+    scheme, mark, rest = text.partition("://")
+    host, _, port = rest.rpartition(":")
+    is_port = port.isascii() and port.isdigit() and 0 < int(port) <= MAX_PORT
+    return scheme + mark in _SCHEMES and host != "" and is_port and not any(each in host for each in "/?# @")
+
+
 def _hidden(connection: str) -> str:
-    """Without what may be a password."""
-    before, at, after = connection.rpartition("@")
-    scheme, mark, _ = before.partition("://")
-    return f"{scheme}{mark}…@{after}" if at else connection
+    """Without what may be passwords."""
+    return _USER_INFO.sub("://…@", connection)
 
 
 def next_sequence(sequence: int, wrap: int) -> int:

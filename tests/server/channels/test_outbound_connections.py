@@ -34,17 +34,20 @@ def receiver(brokers: ExitStack, **changes: object) -> BrokerThread:
     return brokers.enter_context(BrokerThread(config))
 
 
-def sender(brokers: ExitStack, connection: str, credentials: CredentialsConfig | None = None) -> BrokerThread:
+def sender(
+    brokers: ExitStack, connection: str, credentials: CredentialsConfig | None = None, retry_s: int = 60
+) -> BrokerThread:
     """A, with the sender."""
-    return brokers.enter_context(BrokerThread(sending_config(connection, credentials)))
+    return brokers.enter_context(BrokerThread(sending_config(connection, credentials, retry_s)))
 
 
-def sending_config(connection: str, credentials: CredentialsConfig | None) -> Config:
+def sending_config(connection: str, credentials: CredentialsConfig | None, retry_s: int = 60) -> Config:
     channel = ChannelConfig(
         name="A.B",
         type="sender",
         transmission_queue="B",
         connection=connection,
+        short_retry_interval_s=retry_s,
         credentials="to-b" if credentials is not None else "",
     )
     return make_config(
@@ -196,6 +199,33 @@ def test_a_port_where_nobody_listens_is_retried(brokers: ExitStack) -> None:
     here = sender(brokers, f"amqp://127.0.0.1:{port}")
     send(here)
     assert f"can't connect to amqp://127.0.0.1:{port}: " in reason(here, "RETRYING")
+
+
+def test_the_partner_is_sought_at_all_its_addresses(brokers: ExitStack) -> None:
+    """Where nobody listens, where nobody speaks, and where it is."""
+    there = receiver(brokers)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        free = f"amqp://127.0.0.1:{taken.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        mute = f"amqp://127.0.0.1:{silent.getsockname()[1]}"
+        here = sender(brokers, f"{free}, {mute}, {there.url}", retry_s=0)
+        send(here)
+        assert received(there) == "hello"
+        used = here.call(lambda each: each.channels.find("A.B").instance)
+        assert used is not None and used.outward is not None
+        assert used.outward.address == there.url
+
+
+def test_nobody_at_any_address_is_retried_with_all_reasons(brokers: ExitStack) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    absent = f"amqp://{'a' * 64}.example:5672"
+    here = sender(brokers, f"{absent},amqp://127.0.0.1:{port}")
+    send(here)
+    why = reason(here, "RETRYING")
+    assert why.index("can't connect to amqp://aaa") < why.index(
+        f"; can't connect to amqp://127.0.0.1:{port}: "
+    )
 
 
 def test_a_partner_that_says_nothing_is_given_up(brokers: ExitStack) -> None:

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -208,6 +209,54 @@ def test_a_broker_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
     for url in ("http://", "http://host:port", "http://host:99999999"):
         with pytest.raises((UrlInvalid, OSError)):
             place_of(url).snapshot()
+
+
+def test_of_several_members_the_one_that_answers_is_read(
+    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Wherever it stands; and a line that tears has the next tried, until it is the same one's turn again."""
+    monkeypatch.setattr(client, "FAIL_OVER_PAUSE_S", 0.001)
+    monkeypatch.setattr(broker_place, "SMALL_BYTES", 1)
+    end = place(served).snapshot().durable_through
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        absent = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    proxy = TearingProxy(served.url, 2_000, tears=3)
+    try:
+        for number, urls in enumerate((f"{absent}, {proxy.url}", f"{proxy.url},{absent}")):
+            proxy.tears_left = 3
+            found = BrokerPlace(urls, served.token, str(tmp_path / f"cache{number}"))
+            assert rows_of(found, last=end).equals(marked_rows(served, end))
+            assert proxy.tears_left == 0
+    finally:
+        proxy.close()
+    with pytest.raises(BrokerRefused, match="401"):
+        place(served, f"{absent},{served.url}", token="").snapshot()
+    with pytest.raises(UrlInvalid, match=r"no http:// or https:// before it"):
+        place_of(f"{served.url},host:8672")
+
+
+def test_nobody_among_several_members_is_told_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FAIL_OVER_S", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+        urls = [f"http://127.0.0.1:{each.getsockname()[1]}" for each in (first, second)]
+    with pytest.raises(OSError, match=f"{urls[0]}: .*; {urls[1]}: "):
+        BrokerPlace(",".join(urls), "x").snapshot()
+
+
+def test_a_file_that_a_member_has_not_sealed_yet_is_read_as_records(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = place(served).snapshot().durable_through
+    monkeypatch.setattr(broker_place, "SMALL_BYTES", 1)
+    wanted: list[str] = []
+
+    def missing(self: client.HttpClient, path: str, out: BinaryIO) -> None:
+        wanted.append(path)
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(client.HttpClient, "download", missing)
+    assert rows_of(place(served), last=end).equals(marked_rows(served, end))
+    assert wanted
 
 
 def test_refusals_are_told_with_what_to_do(served: Served) -> None:

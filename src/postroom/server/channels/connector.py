@@ -95,22 +95,36 @@ class Connecting:
             task.cancel()
 
     async def _open(self, outward: Outward) -> None:
+        """One address after the other. Trying again is in vain only if it is so at all of them."""
+        failures: dict[str, bool] = {}
+        for address in outward.addresses:
+            outward.address = address
+            failure = await self._try(outward)
+            if failure is None or outward.over:
+                return
+            what, is_lasting = failure
+            failures[what] = is_lasting
+        self._failed(outward, "; ".join(failures), all(failures.values()))
+
+    async def _try(self, outward: Outward) -> tuple[str, bool] | None:
+        """Open the way to its address; why there is none, and whether that will last."""
+        address = outward.address
         try:
             async with asyncio.timeout(self._timeout_s):
                 outward.secrets, tls = await asyncio.to_thread(load, self._credentials, outward)
                 await self._open_socket(outward, tls)
         except CredentialsUnusable as error:
-            self._failed(outward, str(error), True)
+            return str(error), True
         except ssl.SSLCertVerificationError as error:
-            what = f"{outward.address}: its certificate is not trusted: {error.verify_message}"
-            self._failed(outward, what, True)
+            return f"{address}: its certificate is not trusted: {error.verify_message}", True
         except TimeoutError:
-            self._failed(outward, f"{outward.address} has not answered within {self._timeout_s:g} s", False)
+            return f"{address} has not answered within {self._timeout_s:g} s", False
         except OSError as error:
-            self._failed(outward, f"can't connect to {outward.address}: {_reason(error)}", False)
+            return f"can't connect to {address}: {_reason(error)}", False
         except Exception as error:  # a name that no resolver takes, for instance
-            log(logging.ERROR, "internal-error", address=outward.address, reason=repr(error))
-            self._failed(outward, f"can't connect to {outward.address}: {error!r}", True)
+            log(logging.ERROR, "internal-error", address=address, reason=repr(error))
+            return f"can't connect to {address}: {error!r}", True
+        return None
 
 
 def _reason(error: Exception) -> str:

@@ -162,6 +162,7 @@ class ChannelInstance:
 
     def connection_failed(self, outward: Outward, why: str, lasting: bool, now_us: int) -> None:
         """There is no connection, or no longer."""
+        self.channel.failed_address = outward.address
         self.event(ChannelEvent.REFUSED if lasting else ChannelEvent.LOST, why, now_us)
 
 

@@ -18,6 +18,7 @@ from postroom.amqp.errors import (
     UNAUTHORIZED_ACCESS,
 )
 from postroom.amqp.frames.sasl import ANONYMOUS, EXTERNAL, PLAIN, SASL_SYS_TEMP
+from postroom.model.channel import addresses_of
 from postroom.server.configuration.config import Config
 from postroom.server.kernel.connection_state import ConnectionState
 
@@ -56,15 +57,22 @@ class Outward:
     """One connection that the broker opens."""
 
     def __init__(
-        self, owner: OutwardOwner, address: str, credentials: str = "", idle_timeout_ms: int = 0
+        self,
+        owner: OutwardOwner,
+        connection: str,
+        credentials: str = "",
+        idle_timeout_ms: int = 0,
+        failed: str = "",
     ) -> None:
-        """``address`` is ``amqp[s]://host:port``; ``credentials`` names a table of the configuration."""
-        scheme, _, rest = address.partition("://")
-        host, _, port = rest.rpartition(":")
-        self.host: Final = host.removeprefix("[").removesuffix("]")
-        self.port: Final = int(port)
-        self.tls: Final = scheme == TLS_SCHEME
-        self.address: Final = address
+        """``connection`` is ``amqp[s]://host:port``, or several with commas; ``credentials`` names a table of
+        the configuration; ``failed`` is the address that didn't do last, behind which to begin.
+        """
+        addresses = addresses_of(connection)
+        first = addresses.index(failed) + 1 if failed in addresses else 0
+        self.addresses: Final = addresses[first:] + addresses[:first]
+        """To be tried in this order."""
+        self.address = self.addresses[0]
+        """The one that is being tried, or has answered."""
         self.credentials: Final = credentials
         self.idle_timeout_ms: Final = idle_timeout_ms
         self.secrets = Secrets()
@@ -76,6 +84,22 @@ class Outward:
         """Its container id."""
         self.over = False
         self._owner: Final = owner
+
+    @property
+    def host(self) -> str:
+        """Of the address."""
+        host = self.address.partition("://")[2].rpartition(":")[0]
+        return host.removeprefix("[").removesuffix("]")
+
+    @property
+    def port(self) -> int:
+        """Of the address."""
+        return int(self.address.rpartition(":")[2])
+
+    @property
+    def tls(self) -> bool:
+        """Whether the way is TLS; all addresses have one scheme."""
+        return self.address.startswith(f"{TLS_SCHEME}://")
 
     def options(self, config: Config) -> ConnectionOptions:
         """What the engine is to know."""

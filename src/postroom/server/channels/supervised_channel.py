@@ -80,6 +80,8 @@ class Supervised:
         """What the links of earlier runs have done, since this broker runs."""
         self.last_partner = ""
         self.last_address = ""
+        self.failed_address = ""
+        """Of those that its definition names the one where the last connection failed."""
         self._stop_status = ChannelState.STOPPED
         """The STATUS of the command to stop that it is under."""
         self._owner: Final = owner

@@ -277,8 +277,9 @@ class Channels(PartnerRuns):
             if channel.state != ChannelState.STARTING or instance is None or instance.outward is not None:
                 continue
             known = instance.definition
+            heartbeat_ms = known.heartbeat_interval_s * MS_PER_S
             instance.outward = Outward(
-                instance, known.connection, known.credentials, known.heartbeat_interval_s * MS_PER_S
+                instance, known.connection, known.credentials, heartbeat_ms, channel.failed_address
             )
             self._outgoing[instance.outward] = None
             self.wanted.append(instance.outward)

@@ -1,5 +1,8 @@
 """The broker itself, which serves its ledger over HTTP(S): sealed files as they are, its journal's records up
 to what is durable. So a cluster that shares no disk with the broker reads its live tail.
+
+A replicated queue manager has an address for each member, of which the active one answers. They have the same
+records at the same positions; who took over a moment ago may have less of it sealed.
 """
 
 from collections.abc import Iterator
@@ -37,6 +40,7 @@ class BrokerPlace(Place):
     """A ledger that its broker serves. Looks are for one thread."""
 
     def __init__(self, url: str, token: str = "", cache: str = "") -> None:
+        """`url`: of the broker, or of all members with commas between them."""
         self.uri = url.rstrip("/")
         self._token: Final = token
         self._cache_folder: Final = cache
@@ -67,8 +71,10 @@ class BrokerPlace(Place):
         segment = slice.segment
         key = cache_key(segment)
         if segment.is_sealed and (slice.records_bytes >= SMALL_BYTES or self._cache.holds(key)):
-            yield from read_image(self._sealed(segment, key), slice.first, slice.last)
-            return
+            image = self._sealed(segment, key)
+            if image is not None:
+                yield from read_image(image, slice.first, slice.last)
+                return
         first = slice.first
         while first <= slice.last:
             image = self._records(segment, first, slice.last)
@@ -136,11 +142,15 @@ class BrokerPlace(Place):
             raise LedgerCorrupt(where, 0, what)
         return image
 
-    def _sealed(self, segment: Segment, key: str) -> EventsImage:
+    def _sealed(self, segment: Segment, key: str) -> EventsImage | None:
+        """The file; None where it isn't: it has gone, or who took over hasn't sealed it yet."""
         path = f"/ledger/files/{events_name(segment.number)}"
-        data = self._cache.get(
-            key,
-            lambda out: self._client.download(path, out),
-            lambda data: checked_image(data, segment, self.uri + path),
-        )
+        try:
+            data = self._cache.get(
+                key,
+                lambda out: self._client.download(path, out),
+                lambda data: checked_image(data, segment, self.uri + path),
+            )
+        except FileNotFoundError:
+            return None
         return decode_image(data, key, segment.number, check=False)

@@ -1,4 +1,5 @@
-"""Reading over HTTP(S) with a token: one connection that is kept, and what is torn is asked for again.
+"""Reading over HTTP(S) with a token: one connection that is kept, and what is torn is asked for again. Of the
+members of a replicated queue manager whichever answers.
 
 On the standard library: httpx takes 5 times the processor for a small answer, 3 times for a large
 one, and resumes no download (docs/explanation/own-parts.md).
@@ -20,10 +21,18 @@ ATTEMPTS: Final = 5
 """A request is tried so often where the connection breaks, or the broker says that it has too much to do."""
 FIRST_PAUSE_S: Final = 0.2
 MAX_PAUSE_S: Final = 5.0
+FAIL_OVER_S: Final = 60.0
+"""So long one of several members is sought that answers: more than a take-over and `TIMEOUT_S` last."""
+FAIL_OVER_PAUSE_S: Final = 0.5
+"""After all of them were tried."""
+URL_MARK: Final = ","
+"""Between the URLs of several members."""
 PIECE_BYTES: Final = 1 << 20
 MAX_ERROR_BYTES: Final = 64 << 10
 MAX_BODY_BYTES: Final = 4 << 30
 """Of an answer that is held in memory: a list of files, records, a checkpoint."""
+
+URL_FORM: Final = "http://HOST:PORT or https://HOST:PORT, or several with commas between them"
 
 _BUSY: Final = (429, 503)
 _GONE: Final = (404, 410)
@@ -47,26 +56,40 @@ class CertificateUnusable(LedgerError):
     """The client's own certificate, or its key, can't be read."""
 
 
-class HttpClient:
-    """Requests to one server that change nothing there; for one thread at a time."""
+class _Server:
+    """One of those that may answer."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str) -> None:
         """Raises ``UrlInvalid``, ``CertificateUnusable``."""
         split = urlsplit(url)
-        self._url: Final = url
-        self._prefix: Final = split.path.rstrip("/")
-        self._headers: Final = {"authorization": f"Bearer {token}"} if token else {}
+        self.url: Final = url
+        self.prefix: Final = split.path.rstrip("/")
         try:
-            self._connection: Final = _connection(split)
+            self.connection: Final = _connection(split)
         except (ValueError, http.client.InvalidURL) as error:
-            raise UrlInvalid(f"{url}: {error}: a broker is http://HOST:PORT or https://HOST:PORT") from error
+            raise UrlInvalid(f"{url}: {error}: a broker is {URL_FORM}") from error
+        if split.scheme not in ("http", "https"):
+            raise UrlInvalid(f"{url}: no http:// or https:// before it: a broker is {URL_FORM}")
         if not split.hostname:
-            raise UrlInvalid(f"{url}: no host: a broker is http://HOST:PORT or https://HOST:PORT")
+            raise UrlInvalid(f"{url}: no host: a broker is {URL_FORM}")
+
+
+class HttpClient:
+    """Requests that change nothing at the server; for one thread at a time."""
+
+    def __init__(self, url: str, token: str) -> None:
+        """`url`: of the server, or those of all members of a queue manager with commas between them: what one
+        doesn't answer goes to the next. Raises ``UrlInvalid``, ``CertificateUnusable``."""
+        self._headers: Final = {"authorization": f"Bearer {token}"} if token else {}
+        self._servers: Final[list[_Server]] = []
+        for each in url.split(URL_MARK):
+            self._servers.append(_Server(each.strip()))
+        self._server = self._servers[0]
+        """The one that has answered last."""
 
     def __del__(self) -> None:
-        connection = getattr(self, "_connection", None)
-        if connection is not None:
-            connection.close()
+        for server in getattr(self, "_servers", ()):
+            server.connection.close()
 
     def json(self, path: str) -> Any:
         """The object that a path answers with."""
@@ -84,7 +107,9 @@ class HttpClient:
                 pieces.append(piece)
                 size += len(piece)
                 if size > MAX_BODY_BYTES:
-                    raise BrokerRefused(self._url + path, answer.status, f"over {MAX_BODY_BYTES} bytes")
+                    raise BrokerRefused(
+                        self._server.url + path, answer.status, f"over {MAX_BODY_BYTES} bytes"
+                    )
             return b"".join(pieces)
 
         return self._persistently(lambda: self._request(path, {}, read, body))
@@ -109,20 +134,47 @@ class HttpClient:
         self._persistently(once)
 
     def _persistently(self, once: Callable[[], T]) -> T:
+        return self._at_any(once) if len(self._servers) > 1 else self._at_one(once)
+
+    def _at_one(self, once: Callable[[], T]) -> T:
         pause_s = FIRST_PAUSE_S
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return once()
             except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
-                self._connection.close()
+                self._server.connection.close()
                 if attempt == ATTEMPTS:
-                    raise OSError(f"{self._url}: {error or type(error).__name__}") from error
+                    raise OSError(f"{self._server.url}: {error or type(error).__name__}") from error
             except BrokerRefused as error:
                 if error.status not in _BUSY or attempt == ATTEMPTS:
                     raise
             time.sleep(pause_s)
             pause_s = min(MAX_PAUSE_S, pause_s * 2)
         raise AssertionError("not reached")
+
+    def _at_any(self, once: Callable[[], T]) -> T:
+        """The members in turn, whatever keeps one from answering: its name may be gone with it."""
+        end_s = time.monotonic() + FAIL_OVER_S
+        first = at = self._servers.index(self._server)
+        failures: dict[str, str] = {}
+        while True:
+            try:
+                return once()
+            except FileNotFoundError:
+                raise
+            except (http.client.HTTPException, OSError) as error:
+                self._server.connection.close()
+                failures[self._server.url] = str(error) or type(error).__name__
+            except BrokerRefused as error:
+                if error.status not in _BUSY:
+                    raise
+                failures[self._server.url] = str(error)
+            at = (at + 1) % len(self._servers)
+            self._server = self._servers[at]
+            if at == first:
+                if time.monotonic() >= end_s:
+                    raise OSError("; ".join(f"{url}: {what}" for url, what in failures.items()))
+                time.sleep(FAIL_OVER_PAUSE_S)
 
     def _request(
         self,
@@ -132,8 +184,9 @@ class HttpClient:
         body: bytes | None = None,
     ) -> T:
         method, sent = "GET" if body is None else "POST", {**self._headers, **headers}
-        self._connection.request(method, self._prefix + path, body, sent)
-        answer = self._connection.getresponse()
+        url, connection = self._server.url, self._server.connection
+        connection.request(method, self._server.prefix + path, body, sent)
+        answer = connection.getresponse()
         if answer.status in (200, 206):
             return read(answer)
         error = answer.read(MAX_ERROR_BYTES)
@@ -143,8 +196,8 @@ class HttpClient:
         except (ValueError, KeyError, TypeError):
             what = error[:200].decode("utf-8", "replace")
         if answer.status in _GONE:
-            raise FileNotFoundError(f"{self._url}{path}: {what}")
-        raise BrokerRefused(self._url + path, answer.status, what)
+            raise FileNotFoundError(f"{url}{path}: {what}")
+        raise BrokerRefused(url + path, answer.status, what)
 
 
 def _connection(split: SplitResult) -> http.client.HTTPConnection:

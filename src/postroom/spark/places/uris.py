@@ -20,8 +20,9 @@ STORE_SCHEME: Final = "store:"
 
 
 def place_of(uri: str, token: str = "", cache: str = "") -> Place:
-    """The place that a URI names: a path or ``file:…`` is a folder, ``http(s)://…`` a broker, ``store:URI``
-    an object store, with ``#LEDGER-ID`` behind it where it holds several ledgers.
+    """The place that a URI names: a path or ``file:…`` is a folder, ``http(s)://…`` a broker (several with
+    commas: the members of a replicated one), ``store:URI`` an object store, with ``#LEDGER-ID`` behind it
+    where it holds several ledgers.
 
     `token` is what a broker asks for; `cache` is a folder where tasks keep the sealed files of places that
     are far away. Raises ``PlaceUnknown``.
