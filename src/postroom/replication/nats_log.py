@@ -11,7 +11,7 @@ import contextlib
 import json
 import ssl
 import urllib.request
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,11 +85,9 @@ class NatsLog:
         self.most_bytes = min(client.max_payload - OVERHEAD_BYTES, MOST_BYTES)
         self._context = client.jetstream(timeout=REQUEST_S)
         await self._check_sync()
-        try:
+        with self._of_stream():
             await self._ensure_stream()
             self._notes = await self._ensure_notes()
-        except _FAILURES as error:
-            raise EngineUnavailable(f"NATS at {servers}, stream {options.stream}: {_text(error)}") from error
 
     async def _connect(self, servers: str) -> Client:
         failure: BaseException | None = None
@@ -267,10 +265,8 @@ class NatsLog:
         return (await self._state()).bytes
 
     async def _state(self) -> StreamState:
-        try:
+        with self._of_stream():
             return (await self._js().stream_info(self._options.stream)).state
-        except _FAILURES as error:
-            raise EngineUnavailable(f"NATS' stream {self._options.stream}: {_text(error)}") from error
 
     async def read(self, after: int) -> AsyncGenerator[tuple[int, bytes], None]:
         while True:
@@ -306,43 +302,50 @@ class NatsLog:
                 await _unsubscribed(found)
 
     async def trim(self, through: int) -> None:
-        try:
+        with self._of_stream():
             await self._js().purge_stream(self._options.stream, seq=through + 1)
-        except _FAILURES as error:
-            raise EngineUnavailable(f"NATS' stream {self._options.stream}: {_text(error)}") from error
 
     async def note(self, note: MemberNote) -> None:
-        assert self._notes is not None, "the log isn't open"
-        try:
-            await self._notes.put(note.member, msgspec.json.encode(note))
-        except _FAILURES as error:
-            raise EngineUnavailable(f"NATS' notes of members: {_text(error)}") from error
+        with self._of_notes() as notes:
+            await notes.put(note.member, msgspec.json.encode(note))
 
     async def notes(self) -> list[MemberNote]:
-        assert self._notes is not None, "the log isn't open"
         found = []
-        try:
+        with self._of_notes() as notes:
             try:
-                names = await self._notes.keys()
+                names = await notes.keys()
             except nats.js.errors.NoKeysError:
                 return []
             for name in sorted(names):
-                value = (await self._notes.get(name)).value
+                value = (await notes.get(name)).value
                 found.append(msgspec.json.decode(value or b"", type=MemberNote))
-        except _FAILURES as error:
-            raise EngineUnavailable(f"NATS' notes of members: {_text(error)}") from error
         return found
 
     async def forget(self, member: str) -> None:
+        with self._of_notes() as notes:
+            await notes.delete(member)
+
+    def _of_stream(self) -> contextlib.AbstractContextManager[None]:
+        return _answered(f"stream {self._options.stream}")
+
+    @contextlib.contextmanager
+    def _of_notes(self) -> Iterator[KeyValue]:
         assert self._notes is not None, "the log isn't open"
-        try:
-            await self._notes.delete(member)
-        except _FAILURES as error:
-            raise EngineUnavailable(f"NATS' notes of members: {_text(error)}") from error
+        with _answered("notes of members"):
+            yield self._notes
 
     async def close(self) -> None:
         if self._client is not None:
             await _closed(self._client)
+
+
+@contextlib.contextmanager
+def _answered(what: str) -> Iterator[None]:
+    """Raises `EngineUnavailable` where the server doesn't answer, or not as it should."""
+    try:
+        yield
+    except _FAILURES as error:
+        raise EngineUnavailable(f"NATS' {what}: {_text(error)}") from error
 
 
 async def _closed(client: Client) -> None:
