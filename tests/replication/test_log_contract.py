@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from nats.errors import TimeoutError as NatsTimeout
+from tools.peers.broker import free_port
 from tools.peers.nats import NatsCluster
 
 from postroom.ledger.errors import LedgerFailed
@@ -232,6 +233,22 @@ def test_a_stale_block_counts_for_nobody(nats: NatsCluster, stream: str) -> None
             await log.close()
 
     asyncio.run(act())
+
+
+def test_the_settings_of_a_majority_are_enough(nats: NatsCluster, stream: str) -> None:
+    """One node may be down when a member starts."""
+    down = [f"http://127.0.0.1:{free_port()}" for _ in range(2)]
+
+    async def open_with(monitoring: list[str]) -> None:
+        log = NatsLog(options_of(nats, stream, monitoring=tuple(monitoring)))
+        try:
+            await log.open()
+        finally:
+            await log.close()
+
+    asyncio.run(open_with([*nats.monitoring[:2], down[0]]))
+    with pytest.raises(EngineUnavailable, match=f"{down[0]}: .*{down[1]}: "):
+        asyncio.run(open_with([nats.monitoring[0], *down]))
 
 
 def test_an_engine_without_a_majority_acknowledges_nothing(tmp_path: Path, stream: str) -> None:

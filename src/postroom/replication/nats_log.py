@@ -139,7 +139,7 @@ class NatsLog:
         return wanted
 
     async def _check_sync(self) -> None:
-        """Whether what is acknowledged is synced, as far as the servers' monitoring ports tell."""
+        """Whether what is acknowledged is synced, as the monitoring of a majority of the servers tells."""
         options = self._options
         if ALLOW_SYNC in options.allow:
             return
@@ -148,18 +148,23 @@ class NatsLog:
                 "nothing tells whether NATS syncs what it acknowledges: name the servers' monitoring"
                 f' addresses in `monitoring`, or accept it with allow = ["{ALLOW_SYNC}"]'
             )
-        for url in options.monitoring:
-            try:
-                found = await asyncio.to_thread(_jetstream_config, url)
-            except (OSError, ValueError) as error:
-                raise EngineUnavailable(f"NATS' monitoring at {url}: {_text(error)}") from error
-            if not found.get("sync_always"):
+        checks = [asyncio.to_thread(_jetstream_config, url) for url in options.monitoring]
+        answers = await asyncio.gather(*checks, return_exceptions=True)
+        silent = []
+        for url, found in zip(options.monitoring, answers, strict=True):
+            if isinstance(found, (OSError, ValueError)):
+                silent.append(f"{url}: {_text(found)}")
+            elif isinstance(found, BaseException):
+                raise found
+            elif not found.get("sync_always"):
                 interval_s = found.get("sync_interval", 0) / 1e9
                 raise EngineRefused(
                     f"NATS at {url} syncs every {interval_s:g} s: what it has acknowledged since is lost when"
                     " all its nodes lose their power; set `sync_interval: always` in its configuration, or"
                     f' accept it with allow = ["{ALLOW_SYNC}"]'
                 )
+        if len(silent) * 2 >= len(answers):  # one node may be down, and the others make a majority
+            raise EngineUnavailable(f"NATS' monitoring at {'; '.join(silent)}")
 
     async def _ensure_stream(self) -> None:
         options, context = self._options, self._js()

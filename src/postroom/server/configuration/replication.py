@@ -37,7 +37,7 @@ class ReplicationConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """PEM file with its key; empty: it is in the certificate's file."""
     monitoring: list[Url] = []
     """URLs of the servers' monitoring, such as `http://10.0.0.1:8222`, by which it is checked that they sync
-    what they acknowledge."""
+    what they acknowledge; most of them must answer at a member's start."""
     allow: list[Literal["few-replicas", "unsynced"]] = []
     """Dangerous settings of the engine that are accepted: a stream of fewer than 3 replicas; servers that
     don't sync what they acknowledge, or that can't be asked."""
