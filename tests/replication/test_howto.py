@@ -15,7 +15,7 @@ from tests.clients.driver import ROOT, python_path
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(400)]  # NATS takes up to 10 s to elect a leader
 PAGE = ROOT / "docs" / "howto" / "replicate-a-broker.md"
 BLOCK = re.compile(r"^```(toml|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PORTS = re.compile(r"\b(?:567[23]|[468]22(?=[123$]))")
+PORTS = re.compile(r"\b(?:[58]67[23]|[468]22(?=[123$]))")
 RUN_S = 300
 END = "--- end of a command"
 
@@ -60,7 +60,7 @@ def test_the_page_does_what_it_says(tmp_path: Path) -> None:
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m postroom.cli "$@"\n')
     command.chmod(0o755)
     path = f"{command.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    ports = {name: str(free_port()) for name in ("5672", "5673")}
+    ports = {name: str(free_port()) for name in ("5672", "5673", "8672", "8673")}
     for name in ("422", "622", "822"):
         ports[name] = free_tens({*ports.values()})
     script, printed = script_of(PAGE.read_text(), ports)

@@ -20,14 +20,22 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from postroom import __version__
-from postroom.ledger.errors import LedgerFailed
+from postroom.ledger.errors import LedgerCorrupt, LedgerFailed
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.disk import Bytes, RealDisk
+from postroom.ledger.verification.integrity import files_of
 from postroom.replication.active import Active
 from postroom.replication.entries import CLAIM_ID_BYTES, Claimant, Entry, Kind, decode_entry
-from postroom.replication.errors import EngineUnavailable, MemberRefused, Overtaken
-from postroom.replication.folder_state import FolderState, write_state
+from postroom.replication.errors import (
+    COPY_ADVICE,
+    CopyNeeded,
+    CopyUnavailable,
+    EngineUnavailable,
+    MemberRefused,
+    Overtaken,
+)
+from postroom.replication.folder_state import FolderState, read_state, write_state
 from postroom.replication.follower import Follower
 from postroom.replication.log import MemberNote, ReplicatedLog
 from postroom.replication.options import ReplicationOptions
@@ -40,7 +48,11 @@ JITTER: Final = 0.3
 """Followers wait up to this share longer, so that they don't claim at once."""
 
 RETRY_S: Final = 1.0
-"""So often an engine that isn't there is tried again."""
+"""So often an engine, or a copy, that isn't there is tried again."""
+MAX_COPIES: Final = 5
+"""So many copies in a row, of which none was followed far, end a member."""
+FOLLOWED_ENTRIES: Final = 1000
+"""That far."""
 
 T = TypeVar("T")
 _LOG: Final = logging.getLogger("postroom")
@@ -122,12 +134,62 @@ class Member:
         Raises `EngineRefused`, `MemberRefused` or another `LedgerError`, or OSError: it can't follow.
         """
         await self._open_log()
+        copies, copied_at = 0, 0
+        while True:
+            try:
+                return await self._follow_in_folder()
+            except (CopyNeeded, LedgerCorrupt) as error:
+                copies = copies + 1 if self._order.sequence < copied_at + FOLLOWED_ENTRIES else 1
+                if copies > MAX_COPIES or not self._may_copy():
+                    raise
+                _LOG.warning("replication: %s", error)
+            copied_at = await self._copy()
+
+    async def _follow_in_folder(self) -> None:
         follower = await asyncio.to_thread(Follower, self._folder, self._ledger_options)
         try:
             await self._follow(follower)
             follower.save(self._order.sequence, self._order.claim)
         finally:
             await asyncio.to_thread(follower.close)
+
+    def _may_copy(self) -> bool:
+        """Whether nothing is lost by it: the folder is empty, or has followed this log."""
+        if not self._options.copy_from:
+            return False
+        disk = RealDisk(self._folder)
+        try:
+            state = read_state(disk)
+            return not files_of(disk.names()) if state is None else state.log == self._log.identity
+        finally:
+            disk.unlock()
+
+    async def _copy(self) -> int:
+        """Have the folder be another member's, as far as that is now; the entry that it goes on behind.
+
+        Raises `MemberRefused` where no member will ever give it, OSError.
+        """
+        # Imported here: who needs no copy starts sooner.
+        from postroom.replication.copying import Copying
+
+        while True:
+            copying = Copying(self._options, self._folder)
+            try:
+                keeps = await self._log.first() - 1  # so that nothing is trimmed that the copy needs
+                await self._note_state("copying", keeps, 0)
+                job = asyncio.ensure_future(asyncio.to_thread(copying.copy, self._log.identity))
+                while not job.done():
+                    await asyncio.wait({job}, timeout=NOTE_S)
+                    await self._note_state("copying", keeps, 0)
+                copied = job.result()
+            except (CopyUnavailable, EngineUnavailable) as error:
+                _LOG.warning("replication: no copy yet: %s", error)
+                await asyncio.sleep(RETRY_S)
+                continue
+            finally:
+                copying.stop()
+            _LOG.warning("replication: copied %s", copied)
+            return copied.sequence
 
     def open_ledger(self, thread: EngineThread, now_us: int) -> Ledger:
         """The ledger, whose blocks go through the log from now on; raises as `Ledger.open`."""
@@ -224,9 +286,9 @@ class Member:
                 " ledger stats`) the first of a new stream"
             )
         if has + 1 < first:
-            raise MemberRefused(
+            raise CopyNeeded(
                 f"{self._folder} has followed the log to entry {has}, and the log begins with entry {first}:"
-                " start this member with a copy of another member's folder"
+                f" {COPY_ADVICE}"
             )
 
     def _take(self, follower: Follower, sequence: int, data: bytes) -> float:
@@ -284,13 +346,11 @@ class Member:
         """Say how far this folder is, and have it so."""
         follower.check_upkeep()
         follower.save(self._order.sequence, self._order.claim)
-        note = MemberNote(
-            self._options.member,
-            "follower",
-            self._order.sequence,
-            follower.position,
-            time.time_ns() // 1000,
-            version=__version__,
-        )
+        await self._note_state("follower", self._order.sequence, follower.position)
+
+    async def _note_state(self, state: str, sequence: int, position: int) -> None:
+        """Put down what this member is doing, and up to where it doesn't need the log."""
+        time_us = time.time_ns() // 1000
+        note = MemberNote(self._options.member, state, sequence, position, time_us, version=__version__)
         with contextlib.suppress(EngineUnavailable):  # the next one comes soon
             await self._log.note(note)

@@ -13,9 +13,9 @@ from postroom.ledger.errors import LedgerError, LedgerFailed, LedgerLocked
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.replication.errors import EngineUnavailable, Overtaken
+from postroom.replication.folder_state import VERIFIERS_NAME
 from postroom.replication.member import EngineThread, Member
 from postroom.replication.options import ReplicationOptions
-from postroom.server.access.verifier_file import VERIFIERS_NAME
 from postroom.server.configuration.config import Config
 from postroom.server.configuration.replication import ReplicationConfig
 from postroom.server.exits import Exit, StartError
@@ -146,6 +146,7 @@ def options_of(config: ReplicationConfig) -> ReplicationOptions:
         "allow": frozenset(config.allow),
         "servers": tuple(config.servers),
         "monitoring": tuple(config.monitoring),
+        "copy_from": tuple(config.copy_from),
     }
     return ReplicationOptions(**values)
 
