@@ -37,6 +37,7 @@ from postroom.replication.errors import (
 )
 from postroom.replication.folder_state import FolderState, read_state, write_state
 from postroom.replication.follower import Follower
+from postroom.replication.lag import Growth
 from postroom.replication.log import MemberNote, ReplicatedLog
 from postroom.replication.options import ReplicationOptions
 from postroom.replication.order import LogOrder
@@ -53,6 +54,11 @@ MAX_COPIES: Final = 5
 """So many copies in a row, of which none was followed far, end a member."""
 FOLLOWED_ENTRIES: Final = 1000
 """That far."""
+
+STARTING: Final = "starting"
+FOLLOWING: Final = "following"
+COPYING: Final = "copying"
+ACTIVE: Final = "active"
 
 T = TypeVar("T")
 _LOG: Final = logging.getLogger("postroom")
@@ -122,6 +128,14 @@ class Member:
         """Who is active, as far as the log was read; "": nobody."""
         self.active_urls: list[str] = []
         """Where that member takes clients."""
+        self.state = STARTING
+        """"starting", "following", "copying" or "active"."""
+        self.read_s = time.monotonic()
+        """When anything was read of the log last, or following began."""
+        self.growth: Final = Growth()
+        """The log's end while this member follows."""
+        self.position = 0
+        """The last position of the ledger in the folder, as far as its files were begun."""
 
     @property
     def sequence(self) -> int:
@@ -146,6 +160,7 @@ class Member:
             copied_at = await self._copy()
 
     async def _follow_in_folder(self) -> None:
+        self.state = STARTING
         follower = await asyncio.to_thread(Follower, self._folder, self._ledger_options)
         try:
             await self._follow(follower)
@@ -172,6 +187,7 @@ class Member:
         # Imported here: who needs no copy starts sooner.
         from postroom.replication.copying import Copying
 
+        self.state = COPYING
         while True:
             copying = Copying(self._options, self._folder)
             try:
@@ -245,7 +261,9 @@ class Member:
         self._order = LogOrder(state.sequence, bytes.fromhex(state.claim))
         await self._check_reach()
         silence_s = self._silence_s() if await self._log.last() else 0.0
-        heard_s, noted_s = time.monotonic(), 0.0
+        self.read_s = heard_s = time.monotonic()
+        noted_s = 0.0
+        self.state = FOLLOWING
         entries = self._log.read(self._order.sequence)
         coming: asyncio.Future[tuple[int, bytes]] | None = None
         try:
@@ -258,7 +276,8 @@ class Member:
                 await asyncio.wait({coming}, timeout=max(0.0, wait_s))
                 if coming.done():
                     (sequence, data), coming = coming.result(), None
-                    heard_s, silence_s = time.monotonic(), self._take(follower, sequence, data)
+                    self.read_s = heard_s = time.monotonic()
+                    silence_s = self._take(follower, sequence, data)
                     if self._order.claim in self._claims and await self._is_last():
                         return self._become_active()
                 elif time.monotonic() >= heard_s + silence_s:
@@ -340,17 +359,20 @@ class Member:
     def _become_active(self) -> None:
         self.active_member, self.active_urls = self._options.member, self._urls
         note = MemberNote(self._options.member, "active", 0, 0, 0, self._urls, __version__)
+        self.state = ACTIVE
         self.active = Active(self._log, self._options, self._order, note, lambda error: self.when_lost(error))
 
     async def _note(self, follower: Follower) -> None:
         """Say how far this folder is, and have it so."""
         follower.check_upkeep()
         follower.save(self._order.sequence, self._order.claim)
-        await self._note_state("follower", self._order.sequence, follower.position)
+        with contextlib.suppress(EngineUnavailable):  # the next one comes soon
+            self.position = follower.position
+            self.growth.sample(await self._log.last())
+            await self._note_state("follower", self._order.sequence, follower.position)
 
     async def _note_state(self, state: str, sequence: int, position: int) -> None:
         """Put down what this member is doing, and up to where it doesn't need the log."""
         time_us = time.time_ns() // 1000
         note = MemberNote(self._options.member, state, sequence, position, time_us, version=__version__)
-        with contextlib.suppress(EngineUnavailable):  # the next one comes soon
-            await self._log.note(note)
+        await self._log.note(note)
