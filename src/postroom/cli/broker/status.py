@@ -31,8 +31,9 @@ from postroom.server.status import ACTIVE, NoStatus, read_status, why_not_ready,
 def status(folder: Path, as_json: bool, ready: bool, active: bool, most_behind_s: float) -> None:
     """Show how the broker of a data folder on this machine is, for probes, too.
 
-    It is active, following, copying or starting. Exit code 0 if it is well, 1 if it isn't, doesn't answer, or is none of what the options want. It needs no
-    port and no sign-in: the broker answers its own user, and root, on a local socket.
+    It is active, following, copying or starting. Exit code 0 if it is well, 1 if it isn't, doesn't answer,
+    or is none of what the options want. It needs no port and no sign-in: the broker answers its own user,
+    and root, on a local socket.
     """
     with one_line_errors(NoStatus):
         found = read_status(folder)
