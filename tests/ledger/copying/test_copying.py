@@ -151,6 +151,17 @@ def test_more_files_may_be_open_than_usual(
         assert hard == limits[1]
 
 
+def test_a_start_goes_on_with_what_a_copy_has_left(tmp_path: Path, written: tuple[Ledger, Workload]) -> None:
+    """Of whoever starts: an empty folder would become another ledger."""
+    folder, snapshot = tmp_path / "to", written[1].snapshot()
+    folder.mkdir()
+    unpack(io.BytesIO(archive_of(tmp_path / "from")), placing.begin(folder), ("beside",))
+    (folder / placing.PARTIAL).rename(folder / placing.WHOLE)
+    copied = Ledger.open(folder, SMALL, START_US)
+    assert_recovered(copied.recovered, snapshot)
+    copied.close()
+
+
 class Died(Exception):
     pass
 

@@ -19,7 +19,7 @@ from isal.isal_zlib import crc32
 from postroom.ledger.copying.archive import write_file
 from postroom.ledger.copying.frozen import Frozen, FrozenFile, freeze
 from postroom.ledger.copying.inspection import check_frozen
-from postroom.ledger.copying.placing import begin, place
+from postroom.ledger.copying.placing import begin, finish, place
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.format.file_names import Listing
 from postroom.ledger.format.headers import header_crc_of
@@ -169,6 +169,7 @@ class Backups:
         disk = RealDisk(folder)
         disk.lock(False)
         try:
+            finish(folder)
             if files_of(disk.names()):
                 raise BackupRefused(f"{folder} has a ledger: name a folder without one, or move it away")
             partial = begin(folder)
