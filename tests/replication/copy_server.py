@@ -28,6 +28,11 @@ class CopyServer(http.server.ThreadingHTTPServer):
         """After so many bytes the next answers break off."""
         self.served = 0
         """Answers that were whole."""
+        self.frozen = threading.Event()
+        """A ledger was frozen for an answer."""
+        self.goes_on = threading.Event()
+        """Answers leave."""
+        self.goes_on.set()
 
     @property
     def url(self) -> str:
@@ -44,6 +49,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.server.refusals:
             return self._refuse(self.server.refusals.pop(0))
         with frozen(self.server.folder, BESIDE) as found:
+            self.server.frozen.set()
+            self.server.goes_on.wait()
             self.send_response(200)
             self.send_header("content-length", str(archive_bytes(found)))
             self.end_headers()

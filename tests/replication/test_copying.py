@@ -30,7 +30,7 @@ from tests.replication.members import member
 from tests.replication.memory_log import Stream
 from tests.replication.test_members import assert_found, begun, work_on
 from tests.replication.test_take_over import TIMEOUT_S, wait_for_members
-from tests.replication.unit import SMALL, Unit, engine_thread
+from tests.replication.unit import SMALL, WAIT_S, Unit, engine_thread
 
 pytestmark = pytest.mark.sockets
 
@@ -102,6 +102,34 @@ def test_a_member_joins_a_log_that_was_trimmed(tmp_path: Path, server: CopyServe
         joining[0].stop()
     for name in "bc":
         assert_whole(tmp_path / name)
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_log_waits_for_a_copy(tmp_path: Path, server: CopyServer) -> None:
+    """While it is made nothing is trimmed that it will need, and one is enough."""
+    stream = Stream()
+    with engine_thread() as thread:
+        active = Unit(thread, stream, tmp_path / "a", log_bytes=50_000)
+        active.wait_until_active()
+        ledger = active.open_ledger()
+        work = begun(ledger)
+        while stream.trimmed == 0:
+            work_on(ledger, work, 100)
+        server.goes_on.clear()
+        follower = copier(thread, stream, tmp_path / "b", server.url)
+        assert server.frozen.wait(WAIT_S)
+        trimmed = stream.trimmed
+        assert stream.notes["b"].state == "copying"
+        for _ in range(10):
+            work_on(ledger, work, 100)
+        server.goes_on.set()
+        follower.wait_until_read(active.member.sequence)
+        assert server.served == 1
+        assert trimmed <= stream.trimmed
+        active.crash()
+        follower.wait_until_active()
+        assert_found(follower.open_ledger(), work.snapshot())
+        follower.stop()
 
 
 @pytest.mark.usefixtures("quick")
@@ -212,6 +240,7 @@ def test_a_copy_that_is_damaged_is_not_taken(
         follower = copier(thread, stream, tmp_path / "b", server.url)
         while server.served < 2:
             work_on(ledger, work, 1)
+        assert not (tmp_path / "b" / "superblock").exists()
         server.folder = tmp_path / "a"
         follower.wait_until_read(active.member.sequence)
         follower.crash()

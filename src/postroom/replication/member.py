@@ -156,7 +156,7 @@ class Member:
                 copies = copies + 1 if self._order.sequence < copied_at + FOLLOWED_ENTRIES else 1
                 if copies > MAX_COPIES or not self._may_copy():
                     raise
-                _LOG.warning("replication: %s", error)
+                _LOG.warning("replication: copies another member's folder: %s", error)
             copied_at = await self._copy()
 
     async def _follow_in_folder(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from postroom.ledger.copying import frozen as frozen_module
 from postroom.ledger.copying import placing
 from postroom.ledger.copying.archive import CopyBroken, archive_bytes, archive_pieces, unpack
 from postroom.ledger.copying.frozen import NeverQuiet, freeze, frozen
@@ -20,6 +21,7 @@ from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.reading.reader import NoLedger
+from postroom.ledger.storage.disk import Disk
 from postroom.ledger.verification.integrity import check
 from tests.ledger.workload import START_US, Workload, assert_bodies, assert_recovered
 
@@ -117,6 +119,21 @@ def test_what_is_no_ledger_can_not_be_had(tmp_path: Path, written: tuple[Ledger,
     superblock.write_bytes(bytes(superblock.stat().st_size))
     with pytest.raises(LedgerCorrupt):
         freeze(tmp_path / "damaged")
+
+
+def test_what_is_beside_is_no_newer_than_the_ledger(
+    tmp_path: Path, written: tuple[Ledger, Workload], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member's place in the log: the ledger has everything up to there."""
+    real = frozen_module.QuietMark.of
+
+    def of(disk: Disk) -> frozen_module.QuietMark:
+        (tmp_path / "from" / "beside").write_text("newer")
+        return real(disk)
+
+    monkeypatch.setattr(frozen_module.QuietMark, "of", of)
+    with frozen(tmp_path / "from", ("beside",)) as found:
+        assert [file.read_at(0, 100) for file in found.files if file.name == "beside"] == [b"kept"]
 
 
 def test_a_folder_that_is_never_quiet_is_told(
