@@ -1,4 +1,5 @@
-"""The page on replication is true: its files are made, its commands run, word by word but for the ports."""
+"""The pages on replication and backups are true: their files are made, their commands run, word by word but
+for the ports."""
 
 import os
 import re
@@ -13,9 +14,9 @@ from tests.clients.broker import free_port
 from tests.clients.driver import ROOT, python_path
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(400)]  # NATS takes up to 10 s to elect a leader
-PAGE = ROOT / "docs" / "howto" / "replicate-a-broker.md"
+PAGES = ROOT / "docs" / "howto"
 BLOCK = re.compile(r"^```(toml|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PORTS = re.compile(r"\b(?:567[23]|[468]22(?=[123$]))")
+PORTS = re.compile(r"\b(?:[58]67[23]|[468]22(?=[123$]))")
 RUN_S = 300
 END = "--- end of a command"
 
@@ -54,16 +55,19 @@ def is_free(port: str) -> bool:
         return True
 
 
-def test_the_page_does_what_it_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "shows"), [("replicate-a-broker.md", "active"), ("back-up-and-restore.md", "whole")]
+)
+def test_the_page_does_what_it_says(tmp_path: Path, page: str, shows: str) -> None:
     command = tmp_path / "bin" / "postroom"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m postroom.cli "$@"\n')
     command.chmod(0o755)
     path = f"{command.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    ports = {name: str(free_port()) for name in ("5672", "5673")}
+    ports = {name: str(free_port()) for name in ("5672", "5673", "8672", "8673")}
     for name in ("422", "622", "822"):
         ports[name] = free_tens({*ports.values()})
-    script, printed = script_of(PAGE.read_text(), ports)
+    script, printed = script_of((PAGES / page).read_text(), ports)
     environment = {**os.environ, "PATH": path, "PYTHONPATH": python_path()}
     environment["POSTROOM_URL"] = f"amqp://127.0.0.1:{ports['5672']}"
     done = subprocess.run(
@@ -80,4 +84,4 @@ def test_the_page_does_what_it_says(tmp_path: Path) -> None:
     assert len(found) == len(printed) > 10
     for shown, expected in zip(found, printed, strict=True):
         assert not expected or shown == expected
-    assert "active" in "".join(found)
+    assert shows in "".join(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import time
@@ -283,6 +284,19 @@ def test_members_are_listed_removed_and_handed_over_to(
         for member_labels in ('member="a",state="active"', 'member="c",state="follower"'):
             assert f"postroom_member_position{{{member_labels}}}" in metrics.decode()
         assert found["a"]["urls"] == [first.url]
+        assert [found[name]["behind_s"] < TIMEOUT_S for name in "abc"] == [True] * 3
+        assert "postroom_member_behind_seconds{" in metrics.decode()
+        of_first, of_second = (
+            json.loads(run("status", "--data", str(each.folder), "--ready", "--json"))
+            for each in (first, second)
+        )
+        assert (of_first["state"], of_first["members"]["c"]["state"]) == ("active", "follower")
+        assert (of_second["state"], of_second["active_member"]) == ("following", "a")
+        assert of_second["active_urls"] == [first.url]
+        refused = CliRunner().invoke(main, ["status", "--data", str(second.folder), "--active"])
+        assert (refused.exit_code, "it is following" in refused.output) == (1, True)
+        assert re.search(r"Members \(3\)\n.*\n *a +active", run("top", "--once", "--url", first.url))
+        assert "active member:  a amqp://127.0.0.1" in run("status", "--data", str(second.folder))
         assert found["a"]["position"] > 0
         third.kill()
         assert "removed c" in run("member", "remove", "c", "--url", first.url)

@@ -29,7 +29,7 @@ class Unit:
         heartbeat_ms: int = 50,
         claim_after_ms: int = CLAIM_AFTER_MS,
         lost_answers: int = 0,
-        **settings: int,
+        **settings: object,
     ) -> None:
         """``settings``: of `ReplicationOptions`, as the two before."""
         self.folder = folder

@@ -37,7 +37,10 @@ COMMANDS: Final = {
     "message": _Command("messages.message", "Messages on the queues of a running broker, in whatever state."),
     "dlq": _Command("messages.dlq", "Dead-letter queues of a running broker."),
     "member": _Command("broker.member", "Members of a replicated queue manager, asked of the active one."),
-    "top": _Command("broker.top", "Watch channels, queues and connections of a running broker."),
+    "status": _Command(
+        "broker.status", "Show how the broker of a data folder on this machine is, for probes, too."
+    ),
+    "top": _Command("broker.top", "Watch channels, queues, connections and members of a running broker."),
     "broker": _Command("broker.broker", "The running broker as a whole."),
     "connection": _Command("broker.broker", "Connections to a running broker."),
     "transaction": _Command("messages.transaction", "Open transactions and XA branches of a running broker."),

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from postroom import __version__
+from postroom.ledger.copying.placing import finish
 from postroom.ledger.errors import LedgerFailed
 from postroom.ledger.format.block import BlockBuilder, SealedParts
 from postroom.ledger.format.dictionary import LEASES, SPARK_SUBSCRIPTIONS, Dictionary
@@ -108,6 +109,8 @@ class Ledger:
         disk = disk if disk is not None else RealDisk(folder)
         disk.lock(options.standby)
         try:
+            if isinstance(disk, RealDisk):
+                finish(disk.folder)
             options = fitted(options, disk.describe(""), disk.volume_bytes())
             found = recover(disk)
             for number in found.unsealed:

@@ -55,6 +55,8 @@ class Right(StrEnum):
     READ_BODIES = "read-bodies"
     """With ``read-ledger``: bodies and properties, too."""
     METRICS = "metrics"
+    REPLICATE = "replicate"
+    """All files of the ledger, bodies and what is kept of passwords included, as another member's copy."""
 
     INQUIRE = "inquire"
     """See definitions, states and counters."""
@@ -75,6 +77,7 @@ ON_QUEUE_MANAGER: Final = ON_BOTH | {
     Right.READ_LEDGER,
     Right.READ_BODIES,
     Right.METRICS,
+    Right.REPLICATE,
 }
 
 

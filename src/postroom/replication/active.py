@@ -25,6 +25,7 @@ from postroom.replication.entries import (
     parts_of_file,
 )
 from postroom.replication.errors import EngineUnavailable, Overtaken
+from postroom.replication.lag import Growth, Lag
 from postroom.replication.log import MemberNote, ReplicatedLog
 from postroom.replication.options import ReplicationOptions
 from postroom.replication.order import LogOrder
@@ -63,6 +64,9 @@ class Active:
         """The last durable position of the ledger, once it is open."""
         self.notes: list[MemberNote] = []
         """What members have said last."""
+        self.growth: Final = Growth()
+        """The log's end since the claim."""
+        self._appended_bytes = 0
 
     @property
     def sequence(self) -> int:
@@ -73,6 +77,11 @@ class Active:
     def claim(self) -> bytes:
         """The claim in force."""
         return self._order.claim
+
+    def lag(self, sequence: int) -> Lag:
+        """Of who has everything up to that entry."""
+        found = self.growth.lag(sequence)
+        return found._replace(entries=max(0, self._order.sequence - sequence))
 
     async def append_block(self, place: Place, parts: Sequence[Bytes]) -> None:
         """What is written at that place of the journal; durable on return. Raises `LedgerFailed`."""
@@ -109,7 +118,9 @@ class Active:
         while True:
             after = self._order.sequence
             try:
-                self._order.sequence = await self._log.append(after, make(after))
+                entries = make(after)
+                self._order.sequence = await self._log.append(after, entries)
+                self._appended_bytes += sum(map(len, entries))
                 return
             except Overtaken:
                 await self._read_on()
@@ -144,6 +155,7 @@ class Active:
     async def _tend(self) -> None:
         """Say how far this folder is, and trim the log to what no member needs."""
         while self._failure is None:
+            self.growth.sample(self._order.sequence, self._appended_bytes)
             try:
                 note = msgspec.structs.replace(
                     self._note,

@@ -1,6 +1,12 @@
 """What can go wrong with a replicated ledger. Each error says what, where, and what to do."""
 
+from typing import Final
+
 from postroom.ledger.errors import LedgerError, LedgerFailed
+
+COPY_ADVICE: Final = (
+    "name other members' HTTP in copy_from, or start this member with a copy of another member's folder"
+)
 
 
 class ReplicationError(LedgerError):
@@ -13,6 +19,14 @@ class EngineRefused(ReplicationError):
 
 class MemberRefused(ReplicationError):
     """This member's folder doesn't go with the log: another ledger's, or too far behind."""
+
+
+class CopyNeeded(MemberRefused):
+    """This member's folder is too far behind: a copy of another member's goes on from the log."""
+
+
+class CopyUnavailable(ReplicationError):
+    """No member gives a copy now: try again."""
 
 
 class EntryDamaged(ReplicationError):

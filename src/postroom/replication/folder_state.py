@@ -14,6 +14,10 @@ from postroom.replication.entries import NO_CLAIM
 from postroom.replication.errors import MemberRefused
 
 STATE_NAME: Final = "replication"
+VERIFIERS_NAME: Final = "verifiers.json"
+"""What is kept of passwords."""
+BESIDE: Final = (STATE_NAME, VERIFIERS_NAME)
+"""Files beside the ledger that go with it to another member."""
 
 
 class FolderState(msgspec.Struct, frozen=True):

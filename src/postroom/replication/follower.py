@@ -7,6 +7,7 @@ is decided here by the same rules as on the active; readers' leases count as of 
 from pathlib import Path
 from typing import Final
 
+from postroom.ledger.copying.placing import finish
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.fold.state import FoldState
 from postroom.ledger.format.dictionary import LEASES, SPARK_SUBSCRIPTIONS
@@ -21,7 +22,7 @@ from postroom.ledger.storage.disk import Disk, DiskFile, RealDisk
 from postroom.ledger.storage.superblock import Superblock, SuperblockFile
 from postroom.ledger.upkeep.maintenance import Maintenance
 from postroom.replication.entries import NO_CLAIM, Entry
-from postroom.replication.errors import MemberRefused
+from postroom.replication.errors import COPY_ADVICE, CopyNeeded, MemberRefused
 from postroom.replication.folder_state import FolderState, read_state, write_state
 
 
@@ -33,6 +34,7 @@ class Follower:
         self._disk: Final[Disk] = RealDisk(folder)
         self._disk.lock(False)
         try:
+            finish(folder)
             self._options: Final = fitted(options, self._disk.describe(""), self._disk.volume_bytes())
             self.state = read_state(self._disk)
             self._maintenance: Maintenance | None = None
@@ -98,9 +100,9 @@ class Follower:
             self._begin_file(entry)
             return True
         if entry.file_number > self._number or (entry.file_number == self._number and self._file is None):
-            raise MemberRefused(
+            raise CopyNeeded(
                 f"{self._disk.describe('')} ends with file {self._number}, and the log goes on in file"
-                f" {entry.file_number}: start this member with a copy of another member's folder"
+                f" {entry.file_number}: {COPY_ADVICE}"
             )
         if entry.file_number == self._number and self._file is not None:
             self._file.write_at(entry.offset, [entry.payload])
@@ -136,9 +138,9 @@ class Follower:
                 " member with an empty folder, or with a copy of another member's"
             )
         if header.seal.file_number != self._number:
-            raise MemberRefused(
+            raise CopyNeeded(
                 f"{self._disk.describe('')} ends with file {self._number}, and the log begins behind file"
-                f" {header.seal.file_number}: start this member with a copy of another member's folder"
+                f" {header.seal.file_number}: {COPY_ADVICE}"
             )
 
     def save(self, sequence: int, claim: bytes = NO_CLAIM) -> None:

@@ -16,7 +16,7 @@ class MemberNote(msgspec.Struct, frozen=True):
 
     member: str
     state: str
-    """"active" or "follower"."""
+    """"active", "follower" or "copying"."""
     sequence: int
     """Entries up to this one are in its folder, durably."""
     position: int

@@ -20,16 +20,25 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from postroom import __version__
-from postroom.ledger.errors import LedgerFailed
+from postroom.ledger.errors import LedgerCorrupt, LedgerFailed
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.disk import Bytes, RealDisk
+from postroom.ledger.verification.integrity import files_of
 from postroom.replication.active import Active
 from postroom.replication.cancelling import cancel
 from postroom.replication.entries import CLAIM_ID_BYTES, Claimant, Entry, Kind, decode_entry
-from postroom.replication.errors import EngineUnavailable, MemberRefused, Overtaken
-from postroom.replication.folder_state import FolderState, write_state
+from postroom.replication.errors import (
+    COPY_ADVICE,
+    CopyNeeded,
+    CopyUnavailable,
+    EngineUnavailable,
+    MemberRefused,
+    Overtaken,
+)
+from postroom.replication.folder_state import FolderState, read_state, write_state
 from postroom.replication.follower import Follower
+from postroom.replication.lag import Growth
 from postroom.replication.log import MemberNote, ReplicatedLog
 from postroom.replication.options import ReplicationOptions
 from postroom.replication.order import LogOrder
@@ -41,7 +50,16 @@ JITTER: Final = 0.3
 """Followers wait up to this share longer, so that they don't claim at once."""
 
 RETRY_S: Final = 1.0
-"""So often an engine that isn't there is tried again."""
+"""So often an engine, or a copy, that isn't there is tried again."""
+MAX_COPIES: Final = 5
+"""So many copies in a row, of which none was followed far, end a member."""
+FOLLOWED_ENTRIES: Final = 1000
+"""That far."""
+
+STARTING: Final = "starting"
+FOLLOWING: Final = "following"
+COPYING: Final = "copying"
+ACTIVE: Final = "active"
 
 T = TypeVar("T")
 _LOG: Final = logging.getLogger("postroom")
@@ -108,6 +126,14 @@ class Member:
         """Who is active, as far as the log was read; "": nobody."""
         self.active_urls: list[str] = []
         """Where that member takes clients."""
+        self.state = STARTING
+        """"starting", "following", "copying" or "active"."""
+        self.read_s = time.monotonic()
+        """When anything was read of the log last, or following began."""
+        self.growth: Final = Growth()
+        """The log's end while this member follows."""
+        self.position = 0
+        """The last position of the ledger in the folder, as far as its files were begun."""
 
     @property
     def sequence(self) -> int:
@@ -120,12 +146,64 @@ class Member:
         Raises `EngineRefused`, `MemberRefused` or another `LedgerError`, or OSError: it can't follow.
         """
         await self._open_log()
+        copies, copied_at = 0, 0
+        while True:
+            try:
+                return await self._follow_in_folder()
+            except (CopyNeeded, LedgerCorrupt) as error:
+                copies = copies + 1 if self._order.sequence < copied_at + FOLLOWED_ENTRIES else 1
+                if copies > MAX_COPIES or not self._may_copy():
+                    raise
+                _LOG.warning("replication: copies another member's folder: %s", error)
+            copied_at = await self._copy()
+
+    async def _follow_in_folder(self) -> None:
+        self.state = STARTING
         follower = await asyncio.to_thread(Follower, self._folder, self._ledger_options)
         try:
             await self._follow(follower)
             follower.save(self._order.sequence, self._order.claim)
         finally:
             await asyncio.to_thread(follower.close)
+
+    def _may_copy(self) -> bool:
+        """Whether nothing is lost by it: the folder is empty, or has followed this log."""
+        if not self._options.copy_from:
+            return False
+        disk = RealDisk(self._folder)
+        try:
+            state = read_state(disk)
+            return not files_of(disk.names()) if state is None else state.log == self._log.identity
+        finally:
+            disk.unlock()
+
+    async def _copy(self) -> int:
+        """Have the folder be another member's, as far as that is now; the entry that it goes on behind.
+
+        Raises `MemberRefused` where no member will ever give it, OSError.
+        """
+        # Imported here: who needs no copy starts sooner.
+        from postroom.replication.copying import Copying
+
+        self.state = COPYING
+        while True:
+            copying = Copying(self._options, self._folder)
+            try:
+                keeps = await self._log.first() - 1  # so that nothing is trimmed that the copy needs
+                await self._note_state("copying", keeps, 0)
+                job = asyncio.ensure_future(asyncio.to_thread(copying.copy, self._log.identity))
+                while not job.done():
+                    await asyncio.wait({job}, timeout=NOTE_S)
+                    await self._note_state("copying", keeps, 0)
+                copied = job.result()
+            except (CopyUnavailable, EngineUnavailable) as error:
+                _LOG.warning("replication: no copy yet: %s", error)
+                await asyncio.sleep(RETRY_S)
+                continue
+            finally:
+                copying.stop()
+            _LOG.warning("replication: copied %s", copied)
+            return copied.sequence
 
     def open_ledger(self, thread: EngineThread, now_us: int) -> Ledger:
         """The ledger, whose blocks go through the log from now on; raises as `Ledger.open`."""
@@ -181,7 +259,9 @@ class Member:
         self._order = LogOrder(state.sequence, bytes.fromhex(state.claim))
         await self._check_reach()
         silence_s = self._silence_s() if await self._log.last() else 0.0
-        heard_s, noted_s = time.monotonic(), 0.0
+        self.read_s = heard_s = time.monotonic()
+        noted_s = 0.0
+        self.state = FOLLOWING
         entries = self._log.read(self._order.sequence)
         coming: asyncio.Future[tuple[int, bytes]] | None = None
         try:
@@ -194,7 +274,8 @@ class Member:
                 await asyncio.wait({coming}, timeout=max(0.0, wait_s))
                 if coming.done():
                     (sequence, data), coming = coming.result(), None
-                    heard_s, silence_s = time.monotonic(), self._take(follower, sequence, data)
+                    self.read_s = heard_s = time.monotonic()
+                    silence_s = self._take(follower, sequence, data)
                     if self._order.claim in self._claims and await self._is_last():
                         return self._become_active()
                 elif time.monotonic() >= heard_s + silence_s:
@@ -220,9 +301,9 @@ class Member:
                 " ledger stats`) the first of a new stream"
             )
         if has + 1 < first:
-            raise MemberRefused(
+            raise CopyNeeded(
                 f"{self._folder} has followed the log to entry {has}, and the log begins with entry {first}:"
-                " start this member with a copy of another member's folder"
+                f" {COPY_ADVICE}"
             )
 
     def _take(self, follower: Follower, sequence: int, data: bytes) -> float:
@@ -274,19 +355,20 @@ class Member:
     def _become_active(self) -> None:
         self.active_member, self.active_urls = self._options.member, self._urls
         note = MemberNote(self._options.member, "active", 0, 0, 0, self._urls, __version__)
+        self.state = ACTIVE
         self.active = Active(self._log, self._options, self._order, note, lambda error: self.when_lost(error))
 
     async def _note(self, follower: Follower) -> None:
         """Say how far this folder is, and have it so."""
         follower.check_upkeep()
         follower.save(self._order.sequence, self._order.claim)
-        note = MemberNote(
-            self._options.member,
-            "follower",
-            self._order.sequence,
-            follower.position,
-            time.time_ns() // 1000,
-            version=__version__,
-        )
         with contextlib.suppress(EngineUnavailable):  # the next one comes soon
-            await self._log.note(note)
+            self.position = follower.position
+            self.growth.sample(await self._log.last())
+            await self._note_state("follower", self._order.sequence, follower.position)
+
+    async def _note_state(self, state: str, sequence: int, position: int) -> None:
+        """Put down what this member is doing, and up to where it doesn't need the log."""
+        time_us = time.time_ns() // 1000
+        note = MemberNote(self._options.member, state, sequence, position, time_us, version=__version__)
+        await self._log.note(note)

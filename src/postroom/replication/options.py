@@ -39,3 +39,9 @@ class ReplicationOptions:
     """The log is trimmed above this, to what some member still needs."""
     max_log_bytes: int = 16 << 30
     """And above this whoever needs it."""
+    copy_from: tuple[str, ...] = ()
+    """URLs of members' HTTP, from which this one copies what the log has no more; empty: it doesn't."""
+    copy_token_file: str = ""
+    """File with a token that opens `replicate` there."""
+    copy_tls_ca: str = ""
+    """Authorities of those URLs' certificates; empty: the system's."""

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +13,18 @@ import msgspec
 from postroom.ledger.errors import LedgerError, LedgerFailed, LedgerLocked
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
+from postroom.replication import member as member_module
 from postroom.replication.errors import EngineUnavailable, Overtaken
+from postroom.replication.folder_state import VERIFIERS_NAME
 from postroom.replication.member import EngineThread, Member
 from postroom.replication.options import ReplicationOptions
-from postroom.server.access.verifier_file import VERIFIERS_NAME
 from postroom.server.configuration.config import Config
 from postroom.server.configuration.replication import ReplicationConfig
 from postroom.server.exits import Exit, StartError
 from postroom.server.kernel.members import Members
 from postroom.server.logs import log
 from postroom.server.private_files import replace_private
+from postroom.server.status import STARTING
 
 if TYPE_CHECKING:
     from postroom.replication.log import ReplicatedLog
@@ -79,6 +82,30 @@ class Membership:
         self._ledger = self._member.open_ledger(self._thread, now_us)
         return self._ledger
 
+    def report(self) -> dict[str, Any]:
+        """How this member is, until it is active. In any thread."""
+        member = self._member
+        lag = member.growth.lag(member.sequence)
+        return {
+            "state": member.state if member.state != member_module.ACTIVE else STARTING,
+            "member": self._options.member,
+            "sequence": member.sequence,
+            "position": member.position,
+            "behind": lag.entries,
+            "behind_s": round(max(lag.seconds, time.monotonic() - member.read_s), 1),
+            "active_member": member.active_member,
+            "active_urls": member.active_urls,
+        }
+
+    def report_of_active(self) -> dict[str, Any]:
+        """The same once it is active."""
+        active = self._member.active
+        assert active is not None
+        members = {
+            note.member: {"state": note.state, **active.lag(note.sequence)._asdict()} for note in active.notes
+        }
+        return {"member": self._options.member, "sequence": active.sequence, "members": members}
+
     def _keep_file(self, name: str, data: bytes) -> None:
         """Of another member; what this version doesn't know is left alone."""
         if name == VERIFIERS_NAME:
@@ -101,7 +128,7 @@ class Membership:
             end()
 
         members.notes = lambda: active.notes
-        members.last = lambda: active.sequence
+        members.lag = lambda note: active.lag(note.sequence)
         members.forget = forget
         members.hand_over = hand_over
 
@@ -146,6 +173,7 @@ def options_of(config: ReplicationConfig) -> ReplicationOptions:
         "allow": frozenset(config.allow),
         "servers": tuple(config.servers),
         "monitoring": tuple(config.monitoring),
+        "copy_from": tuple(config.copy_from),
     }
     return ReplicationOptions(**values)
 

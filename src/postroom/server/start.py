@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import uvloop
@@ -38,6 +38,7 @@ from postroom.server.listening.service import Service
 from postroom.server.logs import log
 from postroom.server.membership import Membership, stopped_by
 from postroom.server.reload import Reloader
+from postroom.server.status import ACTIVE, TICK_S, StatusDoor
 
 SWITCH_INTERVAL_S: Final = 0.0002
 """So long the ledger's maintenance, or a read, keeps the interpreter while the event loop wants it."""
@@ -144,33 +145,62 @@ async def _serve(config: Config, read: Callable[[], Config]) -> Exit:
     _warn_of_readers(config)
     listeners = [Listener(listen) for listen in config.listen]
     http = Http(config)
-    if config.replication is not None:
-        return await _serve_as_member(config, listeners, http, read)
-    ledger = open_ledger(config)
-    try:
-        return await _run(config, listeners, http, ledger, read)
-    finally:
-        http.stop()
-        ledger.close()
+    with StatusDoor(config.data_folder) as door:
+        if config.replication is not None:
+            return await _serve_as_member(config, listeners, http, read, door)
+        ledger = open_ledger(config)
+        try:
+            return await _run(config, listeners, http, ledger, read, door)
+        finally:
+            http.stop()
+            ledger.close()
 
 
 async def _serve_as_member(
-    config: Config, listeners: list[Listener], http: Http, read: Callable[[], Config]
+    config: Config, listeners: list[Listener], http: Http, read: Callable[[], Config], door: StatusDoor
 ) -> Exit:
     """The same for one member of several: first it follows, then it is the active one."""
     membership = Membership(config, [url for listener in listeners for url in listener.bound_urls()])
+    door.report = membership.report
     if not await membership.follow():
         http.stop()
         return Exit.STOPPED
     try:
         ledger = open_ledger(config, membership.open_ledger)
         try:
-            return await _run(config, listeners, http, ledger, read, membership)
+            return await _run(config, listeners, http, ledger, read, door, membership)
         finally:
             http.stop()
             membership.close_ledger()
     finally:
         membership.end()
+
+
+def _show_active(
+    door: StatusDoor,
+    loop: asyncio.AbstractEventLoop,
+    ledger: Ledger,
+    urls: list[str],
+    membership: Membership | None,
+) -> None:
+    """Have `postroom status` find a broker that serves clients, and whose loop runs."""
+
+    def report() -> dict[str, Any]:
+        return {
+            "state": ACTIVE,
+            "ledger_id": str(ledger.ledger_id),
+            "epoch": ledger.epoch,
+            "position": ledger.durable_through,
+            "urls": urls,
+            **(membership.report_of_active() if membership is not None else {}),
+        }
+
+    def tick() -> None:
+        door.tick()
+        loop.call_later(TICK_S, tick)
+
+    door.report = report
+    tick()
 
 
 async def _run(
@@ -179,6 +209,7 @@ async def _run(
     http: Http,
     ledger: Ledger,
     read: Callable[[], Config],
+    door: StatusDoor,
     membership: Membership | None = None,
 ) -> Exit:
     loop = asyncio.get_running_loop()
@@ -219,6 +250,7 @@ async def _run(
         ledger=ledger.ledger_id,
         epoch=ledger.epoch,
     )
+    _show_active(door, loop, ledger, service.urls(), membership)
     for url in service.urls():
         # On standard output, for whoever started the process and waits for it; logs go to standard error.
         print(f"listening on {url}", flush=True)

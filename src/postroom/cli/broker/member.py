@@ -24,8 +24,9 @@ def list_members(url: str, as_json: bool) -> None:
     """List the members: who is active, and how far the others are behind."""
     with connected(url) as connection:
         found = connection.create_management().query(MEMBER_TYPE)
-    columns = ("member", "state", "entries behind", "position", "said so", "takes clients at", "version")
-    show_rows(found, columns, _cells, as_json, ("entries behind", "position"))
+    behind = ("entries behind", "bytes", "seconds")
+    columns = ("member", "state", *behind, "position", "said so", "takes clients at", "version")
+    show_rows(found, columns, _cells, as_json, (*behind, "position"))
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
@@ -34,6 +35,8 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         str(row["name"]),
         str(row["state"]),
         f"{row['behind']:,}",
+        f"{row['behind_bytes']:,}",
+        f"{row['behind_s']:,}",
         f"{row['position']:,}",
         f"{ago_s:.0f} s ago",
         " ".join(row["urls"]),

@@ -17,7 +17,14 @@ from rich.live import Live
 from postroom.cli.broker.top_view import SORTS, Snapshot, View
 from postroom.cli.common.broker_connection import connected, json_option, url_option
 from postroom.client import ManagementClient
-from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, CHANNEL_TYPE, CONNECTION_TYPE, QUEUE_TYPE
+from postroom.model.entity_types import (
+    BROKER_NAME,
+    BROKER_TYPE,
+    CHANNEL_TYPE,
+    CONNECTION_TYPE,
+    MEMBER_TYPE,
+    QUEUE_TYPE,
+)
 
 LEAST_INTERVAL_S: Final = 0.2
 QUIT_KEYS: Final = ("q", "Q", "\x03")
@@ -36,6 +43,7 @@ CONNECTION_ATTRIBUTES: Final = (
     *("name", "container_id", "user", "links", "messages_in", "messages_out", "unsettled"),
     *("blocked_sends", "outgoing"),
 )
+MEMBER_ATTRIBUTES: Final = ("name", "state", "behind", "behind_bytes", "behind_s", "position")
 
 
 @click.command()
@@ -62,7 +70,10 @@ CONNECTION_ATTRIBUTES: Final = (
 @url_option
 @json_option
 def top(interval_s: float, once: bool, sort: str, every: bool, url: str, as_json: bool) -> None:
-    """Watch channels, queues and connections of a running broker. Keys: q ends it, s changes the order."""
+    """Watch channels, queues, connections and members of a running broker.
+
+    Keys: q ends it, s changes the order.
+    """
     with connected(url) as connection:
         management = connection.create_management()
         if once:
@@ -82,6 +93,7 @@ def snapshot(management: ManagementClient, every: bool = False) -> Snapshot:
         [each for each in queues if every or not each["dynamic"]],
         management.query(CHANNEL_TYPE, CHANNEL_ATTRIBUTES),
         management.query(CONNECTION_TYPE, CONNECTION_ATTRIBUTES),
+        management.query(MEMBER_TYPE, MEMBER_ATTRIBUTES),
     )
 
 

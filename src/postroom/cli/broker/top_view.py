@@ -44,6 +44,8 @@ class Snapshot:
     queues: Sequence[Row]
     channels: Sequence[Row]
     connections: Sequence[Row]
+    members: Sequence[Row] = ()
+    """Of a replicated queue manager; else none."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,9 @@ class View:
         return Group(self._header(), *tables)
 
     def sections(self) -> list[Section]:
-        """Channels, queues, connections."""
-        return [self._channels(), self._queues(), self._connections()]
+        """Members where there are any, channels, queues, connections."""
+        members = [self._members()] if self._now.members else []
+        return [*members, self._channels(), self._queues(), self._connections()]
 
     def as_json(self) -> dict[str, object]:
         """The same for scripts; rates are null where there is no look before."""
@@ -98,6 +101,7 @@ class View:
                 }
                 for row in map(dict, now.connections)
             ],
+            "members": [dict(row) for row in now.members],
         }
 
     def _header(self) -> Text:
@@ -121,6 +125,14 @@ class View:
         return wanted
 
     # Sections.
+
+    def _members(self) -> Section:
+        columns: list[Column] = [
+            *(_text("member", "name"), _text("state", "state"), _count("entries behind", "behind")),
+            ("bytes", True, lambda row: _size(int(row["behind_bytes"]))),
+            *(_count("seconds", "behind_s"), _count("position", "position")),
+        ]
+        return _section("Members", columns, sorted(self._now.members, key=lambda row: str(row["name"])), 0)
 
     def _queues(self) -> Section:
         def pending(row: Row) -> Text:

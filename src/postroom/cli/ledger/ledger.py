@@ -17,6 +17,7 @@ from postroom.cli.common.options import data_option, json_option, one_line_error
 from postroom.cli.common.progress import progress_bar
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.groups import Group, number_option
+from postroom.cli.ledger.backup import backup_command, restore_command
 from postroom.cli.ledger.lease import lease
 from postroom.cli.ledger.places import export_command, upload_command
 from postroom.ledger.reading.acts import Act, read_acts
@@ -40,6 +41,8 @@ def ledger() -> None:
 
 
 ledger.add_command(lease)
+ledger.add_command(backup_command)
+ledger.add_command(restore_command)
 ledger.add_command(upload_command)
 ledger.add_command(export_command)
 

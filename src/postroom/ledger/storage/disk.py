@@ -250,7 +250,7 @@ class RealDisk:
     def trim(self, name: str) -> None:
         file = self.update(name)
         size = file.size_bytes()
-        end = _zeros_from(file, size)
+        end = zeros_from(file, size)
         if end < size:
             _fallocate(file.fileno(), _KEEP_SIZE | _PUNCH_HOLE, end, size - end)
         file.extend(size)  # frees what was reserved behind the file's end
@@ -360,7 +360,7 @@ _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 """FALLOC_FL_…, see fallocate(2)."""
 
 
-def _zeros_from(file: RealFile, size: int) -> int:
+def zeros_from(file: DiskFile, size: int) -> int:
     """Where the zeros at the end of a file begin."""
     while size > 0:
         start = max(0, size - _SCAN_BYTES)

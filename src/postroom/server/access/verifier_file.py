@@ -14,11 +14,11 @@ from typing import Final, Protocol
 
 import msgspec
 
+from postroom.replication.folder_state import VERIFIERS_NAME
 from postroom.server.configuration.passwords import PasswordHashError, parse_hash
 from postroom.server.exits import Exit, StartError
 from postroom.server.private_files import replace_private
 
-VERIFIERS_NAME: Final = "verifiers.json"
 ID_BYTES: Final = 12
 MAX_FILE_BYTES: Final = 64 << 20
 

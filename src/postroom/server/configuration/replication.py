@@ -1,6 +1,7 @@
 """A queue manager of several members."""
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
@@ -9,6 +10,14 @@ from postroom.server.configuration.values import PlacedError, Positive
 
 MemberName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
 Url = Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+def _is_http(url: str) -> bool:
+    try:
+        split = urlsplit(url)
+        return split.scheme in ("http", "https") and bool(split.hostname) and split.port != 0
+    except ValueError:  # of a port that is no number
+        return False
 
 
 class ReplicationConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,11 +62,26 @@ class ReplicationConfig(Struct, frozen=True, forbid_unknown_fields=True):
     with an empty folder."""
     max_log_bytes: Positive = 16 << 30
     """When it is larger it is trimmed whoever still needs it: a member that is further behind wants a copy of
-    another's folder."""
+    another's folder. More than what is written while a copy is made, or the copy comes too late."""
+    copy_from: list[Url] = []
+    """URLs of the members' [`[http]`](#http), such as `https://a.example:8672`, tried in order: a member that
+    is new, damaged, or behind the log's beginning copies the active member's folder. Its own may be among
+    them, so that all members have the same list; the active one answers. Empty: it refuses to start then."""
+    copy_token_file: str = ""
+    """File with a [token](http.md#tokens) with the right `replicate`, which all members' files of tokens
+    have."""
+    copy_tls_ca: str = ""
+    """PEM file with the authorities of those URLs' certificates; empty: those of the system."""
 
     def __post_init__(self) -> None:
         if self.user and not self.password_file:
             raise PlacedError(("user",), "without password_file: name the file with the password, too")
+        if self.copy_from and not self.copy_token_file:
+            what = "without copy_token_file: name the file with the token that opens `replicate` there"
+            raise PlacedError(("copy_from",), what)
+        for url in self.copy_from:
+            if not _is_http(url):
+                raise PlacedError(("copy_from",), f"{url!r} isn't http(s)://HOST:PORT")
         if self.heartbeat_ms * 2 > self.claim_after_ms:
             what = (
                 f"{self.claim_after_ms} is less than two heartbeats ({self.heartbeat_ms} each): others would"

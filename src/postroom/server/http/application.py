@@ -6,6 +6,7 @@
 | ``GET /ledger/files/NAME`` | ledger | a sealed ``.events`` file or a checkpoint; ranges of bytes |
 | ``GET /ledger/records?first=&last=`` | ledger | records as an ``.events`` image |
 | ``POST /ledger/messages`` | ledger; with bodies: bodies, too | messages by their serials |
+| ``GET /ledger/copy`` | replicate | all of the ledger's files, bodies included, as a tar archive |
 | ``GET /metrics`` | metrics, or open | what is counted |
 
 A framework that makes OpenAPI from types would describe one answer of JSON (docs/explanation/own-parts.md).
@@ -28,9 +29,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from postroom.ledger.copying.archive import archive_bytes, archive_pieces
+from postroom.ledger.copying.frozen import Frozen
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.reading.message_image import MAX_SERIALS
 from postroom.ledger.storage.disk import Bytes
+from postroom.replication.copying import COPY_PATH
 from postroom.server.clock import wall_us
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.bounds import Pace
@@ -49,6 +53,7 @@ MAX_POSITION: Final = (1 << 63) - 1
 MAX_POSITION_DIGITS: Final = len(str(MAX_POSITION))
 EVENTS_TYPE: Final = "application/vnd.postroom.events"
 MESSAGES_TYPE: Final = "application/vnd.postroom.messages"
+ARCHIVE_TYPE: Final = "application/x-tar"
 FILES_PATH: Final = "/ledger/files/"
 MESSAGES_PATH: Final = "/ledger/messages"
 RIGHTS: Final = {
@@ -56,12 +61,13 @@ RIGHTS: Final = {
     "/ledger/records": Right.LEDGER,
     MESSAGES_PATH: Right.LEDGER,
     "/ledger/files/{name}": Right.LEDGER,
+    COPY_PATH: Right.REPLICATE,
     "/metrics": Right.METRICS,
 }
 """What each path needs; that of messages more of it, for their bodies."""
 SERIAL_BYTES: Final = 8
 OPEN_FILE: Final = "postroom.file"
-"""Where the request's scope has the file that is sent: it is closed with the answer, however that ends."""
+"""Where the request's scope has what is sent of files: it is closed with the answer, however that ends."""
 NOT_STORED: Final = {"cache-control": "no-store"}
 
 T = TypeVar("T")
@@ -88,7 +94,8 @@ class Application:
 
     def as_asgi(self) -> ASGIApp:
         """The application, within its bounds."""
-        answers = (self._ledger, self._records, self._messages, self._file, self._metrics)
+        ledger = (self._ledger, self._records, self._messages, self._file, self._copy)
+        answers = (*ledger, self._metrics)
         routes = [
             Route(
                 path,
@@ -127,7 +134,7 @@ class Application:
                 await inner(scope, receive, answer.send)
         finally:
             if OPEN_FILE in scope:
-                scope[OPEN_FILE].file.close()
+                scope[OPEN_FILE].close()
             self._in_work -= 1
             self._counters.in_work.set(self._in_work)
             self._counters.count(answer.path, answer.status, answer.size_bytes, answer.seconds())
@@ -223,7 +230,7 @@ class Application:
 
     async def _file(self, request: Request, _: bool) -> Response:
         file = await self._in(self._reading, partial(self._ledger_view.open, request.path_params["name"]))
-        request.scope[OPEN_FILE] = file
+        request.scope[OPEN_FILE] = file.file
         return self._file_answer(file, request)
 
     def _file_answer(self, file: ShownFile, request: Request) -> Response:
@@ -252,6 +259,16 @@ class Application:
                 raise OSError(f"the file ends at byte {at}, before its size")
             yield piece
             at += len(piece)
+
+    async def _copy(self, request: Request, _: bool) -> Response:
+        frozen = await self._in(self._looking, self._ledger_view.freeze)
+        request.scope[OPEN_FILE] = frozen
+        headers = {"content-length": str(archive_bytes(frozen)), **NOT_STORED}
+        return StreamingResponse(self._archive(frozen), headers=headers, media_type=ARCHIVE_TYPE)
+
+    async def _archive(self, frozen: Frozen) -> AsyncIterator[bytes]:
+        for read in archive_pieces(frozen):
+            yield await self._in(self._reading, read)
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)

@@ -20,6 +20,7 @@ OF_USERS: Final = {
     Right.LEDGER: model.Right.READ_LEDGER,
     Right.BODIES: model.Right.READ_BODIES,
     Right.METRICS: model.Right.METRICS,
+    Right.REPLICATE: model.Right.REPLICATE,
 }
 """What a user needs on the queue manager."""
 

@@ -1,7 +1,8 @@
 """What of the ledger's folder is shown to readers over HTTP.
 
 Sealed ``.events`` files and checkpoints as they are; of the journal, records in images (`records`). Bodies of
-messages come by serial, to who may have them: files with bodies are never shown. The shelf reads as any
+messages come by serial, to who may have them: files with bodies are shown to nobody but members that copy
+all. The shelf reads as any
 reader beside the broker would, and knows from the broker how far all is durable, which is ahead of what the
 blocks say. For one thread at a time.
 """
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from postroom.ledger.copying.frozen import Frozen, freeze
 from postroom.ledger.format.expand import Chunk
 from postroom.ledger.format.file_names import Listing, checkpoint_name, events_name
 from postroom.ledger.format.headers import header_crc_of
@@ -24,6 +26,7 @@ from postroom.ledger.reading.message_image import encode_messages
 from postroom.ledger.reading.segments import CHUNK_RECORDS, Segment, folder_of, open_segment
 from postroom.ledger.reading.tail import Watch, journal_chunks
 from postroom.ledger.storage.disk import Bytes, RealFile
+from postroom.replication.folder_state import BESIDE
 from postroom.server.http.errors import Refusal
 from postroom.server.http.records import encode_range, known_before
 
@@ -167,6 +170,10 @@ class LedgerView:
             raise Refusal(404, "no-such-file", what) from None
         size, crc = file.size_bytes(), header_crc_of(file.read_at(0, HEAD_BYTES))
         return ShownFile(file, size, f'"{crc:08x}-{size}"')
+
+    def freeze(self) -> Frozen:
+        """The whole ledger now, for a copy; to be closed."""
+        return freeze(self._folder, BESIDE)
 
     def _segment_of(self, shown: Shown, position: int) -> Segment:
         if position > shown.durable_through:

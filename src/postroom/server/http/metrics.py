@@ -125,6 +125,12 @@ class BrokerCollector(Collector):
         behind = GaugeMetricFamily(
             "postroom_member_behind_entries", "Entries of the log that a member lacks", labels=labels
         )
+        lacking = GaugeMetricFamily(
+            "postroom_member_behind_bytes", "Bytes of the log that a member lacks, about", labels=labels
+        )
+        ages = GaugeMetricFamily(
+            "postroom_member_behind_seconds", "Age of the oldest entry that a member lacks", labels=labels
+        )
         positions = GaugeMetricFamily(
             "postroom_member_position", "The last position of the ledger in a member's folder", labels=labels
         )
@@ -135,10 +141,13 @@ class BrokerCollector(Collector):
         )
         for note in members.notes():
             names = [note.member, note.state]
-            behind.add_metric(names, max(0, members.last() - note.sequence))
+            lag = members.lag(note)
+            behind.add_metric(names, lag.entries)
+            lacking.add_metric(names, lag.size_bytes)
+            ages.add_metric(names, lag.seconds)
             positions.add_metric(names, note.position)
             noted.add_metric(names, note.time_us / 1e6)
-        yield from (behind, positions, noted)
+        yield from (behind, lacking, ages, positions, noted)
 
     def _alarms(self) -> Metric:
         since = GaugeMetricFamily(

@@ -36,6 +36,8 @@ class Right(StrEnum):
     BODIES = "bodies"
     """Beside `ledger`: bodies and properties of messages, too."""
     METRICS = "metrics"
+    REPLICATE = "replicate"
+    """The whole ledger, as another member copies it, with what is kept of passwords."""
 
 
 class TokensError(Exception):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import cast
 
+from postroom.replication.lag import Lag
 from postroom.replication.log import MemberNote
 from postroom.server.kernel.broker_state import BrokerState
 
@@ -13,8 +14,8 @@ class Members:
     def __init__(self) -> None:
         self.notes: Callable[[], list[MemberNote]] = list
         """What members have said last, by name."""
-        self.last: Callable[[], int] = int
-        """Sequence of the log's last entry."""
+        self.lag: Callable[[MemberNote], Lag] = lambda _: Lag(0, 0, 0.0)
+        """How far a member is behind, going by what it has said last."""
         self.forget: Callable[[str], None] = _nobody
         """The log needn't wait for that member any more."""
         self.hand_over: Callable[[str], None] = _nobody

@@ -17,6 +17,7 @@ from postroom.server.management.request import (
     Response,
 )
 
+ACTIVE: Final = "active"
 FOLLOWER: Final = "follower"
 
 
@@ -32,7 +33,9 @@ class MemberEntities(ListedEntityType[MemberNote]):
         members = members_of(self.broker)
         return {
             **same_named("state", "sequence", "position", "time_us", "version"),
-            "behind": lambda note: max(0, members.last() - note.sequence),
+            "behind": lambda note: members.lag(note).entries,
+            "behind_bytes": lambda note: members.lag(note).size_bytes,
+            "behind_s": lambda note: round(members.lag(note).seconds),
             "urls": lambda note: list(note.urls),
         }
 
@@ -52,14 +55,16 @@ class MemberEntities(ListedEntityType[MemberNote]):
     def _forget(self, request: Request, now_us: int) -> Response:
         """The log waits for it no longer; one that still runs says soon that it is there."""
         note = self.find(request)
-        if note.state != FOLLOWER:
+        if note.state == ACTIVE:
             raise RequestError(CONFLICT, f"{note.member!r} is the active member: hand over to another first")
         members_of(self.broker).forget(note.member)
         return Response(NO_CONTENT, "removed", {})
 
     def _hand_over(self, request: Request, now_us: int) -> Response:
         note = self.find(request)
-        if note.state != FOLLOWER:
+        if note.state == ACTIVE:
             raise RequestError(CONFLICT, f"{note.member!r} is the active member already")
+        if note.state != FOLLOWER:
+            raise RequestError(CONFLICT, f"{note.member!r} is {note.state}: wait until it follows")
         members_of(self.broker).hand_over(note.member)
         return Response(OK, "hands over", self.shown(note))
