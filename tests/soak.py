@@ -71,7 +71,7 @@ PARTS: Final = (
     Part("damaged files", 0, lambda number, minutes, first: ["tests.damage"]),
     Part("damaged tables", 0, lambda number, minutes, first: ["tests.spark.damage"]),
     Part("faults, single and double", 0, lambda number, minutes, first: ["tests.faults", "--twice", "20"]),
-    Part("world", 0.4, _seeds("tests.simulation")),
+    Part("world", 0.3, _seeds("tests.simulation")),
     Part("world of channels", 0.15, _seeds("tests.simulation.channels")),
     Part(
         "kills",
@@ -80,6 +80,16 @@ PARTS: Final = (
     ),
     Part(
         "kills of two-phase commit", 0.1, lambda number, minutes, first: ["tests.twophase", "--rounds", "1"]
+    ),
+    Part(
+        "take-overs",
+        0.1,
+        lambda number, minutes, first: [
+            "tests.replication",
+            *("--take-overs", str(SEEDS)),
+            *("--minutes", f"{minutes:.1f}"),
+            *("--seed", str(first + number)),
+        ],
     ),
     Part("kills of channels", 0.1, lambda number, minutes, first: ["tests.channels"]),
     Part("kills of Spark", 0.1, _spark_case),

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from tests.originals import ORIGINALS_TOML
 
-START_S = 30.0
+START_S = 60.0
 STOP_S = 30.0
 READY = re.compile(r"listening on (?:amqp://)?(\S+):(\d+)")
 

@@ -5,13 +5,14 @@ other; what the clients saw, and the ledgers of all members, are judged.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from tests.replication.run.acts import ACTS
+from tests.replication.run.acts import ACTS, IN_NAMESPACES
 from tests.replication.run.play import Run, play
 
 
@@ -30,11 +31,22 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="end after so long")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of faults and traffic")
     parser.add_argument(
-        "--only", nargs="*", default=[], choices=list(ACTS), metavar="FAULT", help=f"of {', '.join(ACTS)}"
+        "--first",
+        nargs="*",
+        default=[],
+        metavar="FAULT",
+        help=f"these before others by chance: {', '.join(dict.fromkeys([*ACTS, *IN_NAMESPACES]))}",
+    )
+    parser.add_argument(
+        "--namespaces", action="store_true", help="each member and node in a network of its own; for root"
     )
     parser.add_argument("--without-audit", action="store_true", help="which needs Spark")
     parser.add_argument("--keep", type=Path, help="a folder for ledgers and logs; it stays")
     options = parser.parse_args()
+    if options.namespaces and os.geteuid() != 0:
+        parser.error("--namespaces is for root")
+    if unknown := set(options.first) - set(IN_NAMESPACES if options.namespaces else ACTS):
+        parser.error(f"these can't be played here: {', '.join(sorted(unknown))}")
     print(f"{options.take_overs} take-overs, seed {options.seed}", flush=True)
     end_s = time.monotonic() + options.minutes * 60
 
@@ -44,7 +56,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="postroom-replication-") as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        run = play(folder, options.seed, goes_on, options.only, lambda text: print(text, flush=True))
+        run = play(
+            folder,
+            options.seed,
+            goes_on,
+            options.first,
+            lambda text: print(text, flush=True),
+            options.namespaces,
+        )
         print(run.summary())
         if not run.problems and not options.without_audit:
             run.problems += audited(run)

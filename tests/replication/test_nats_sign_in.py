@@ -41,7 +41,7 @@ def with_tls(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> 
         f' ca_file: "{authority.certificate}", verify: true }}\n'
         f'authorization {{ user: ann, password: "{PASSWORD}" }}\n'
     )
-    with NatsCluster(tmp_path_factory.mktemp("tls"), 1, settings) as cluster:
+    with NatsCluster(tmp_path_factory.mktemp("tls"), 1, settings=settings) as cluster:
         yield cluster
 
 
@@ -159,7 +159,7 @@ def test_a_file_of_credentials(tmp_path: Path) -> None:
         f"-----BEGIN NATS USER JWT-----\n{of_user}\n------END NATS USER JWT------\n\n"
         f"-----BEGIN USER NKEY SEED-----\n{user.seed.decode()}\n------END USER NKEY SEED------\n"
     )
-    with NatsCluster(tmp_path / "nats", 1, settings) as cluster:
+    with NatsCluster(tmp_path / "nats", 1, settings=settings) as cluster:
         append_one(options(cluster, "nats", credentials_file=str(credentials)))
         with pytest.raises(EngineRefused, match="credentials_file"):
             append_one(options(cluster, "nats"))

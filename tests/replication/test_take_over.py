@@ -222,6 +222,36 @@ def test_nodes_of_the_engine_may_go(tmp_path: Path, stream: str) -> None:
             assert bodies == ["0", "1", "2", "3"]
 
 
+def test_a_member_starts_while_a_node_is_gone(tmp_path: Path, stream: str) -> None:
+    """What can't be asked of the engine's minority is told; without a majority the member waits."""
+    with NatsCluster(tmp_path / "nats") as cluster:
+        broker = member(tmp_path, "a", cluster, stream)
+        with broker:
+            BlockingConnection(broker.url, timeout=TIMEOUT_S).create_sender("q").send(
+                ProtonMessage(body="kept", durable=True)
+            )
+        cluster.nodes[0].kill()
+        with broker:
+            receiver = BlockingConnection(broker.url, timeout=TIMEOUT_S).create_receiver("q")
+            assert receiver.receive(timeout=TIMEOUT_S).body == "kept"
+            assert broker.log_text.count("it isn't known whether that server syncs") == 1
+            receiver.release()
+        cluster.nodes[1].kill()
+        broker.launch()
+        wait_for_text(broker, "waits for the engine")
+        cluster.nodes[0].start()
+        broker.wait_until_ready()
+        broker.kill()
+
+
+def wait_for_text(broker: BrokerProcess, text: str) -> None:
+    """Until its log has that."""
+    end_s = time.monotonic() + TIMEOUT_S
+    while text not in broker.log_text:
+        assert time.monotonic() < end_s, broker.log_text
+        time.sleep(0.05)
+
+
 def test_dangerous_settings_are_refused(tmp_path: Path, nats: NatsCluster) -> None:
     """With a name of what is dangerous; they are taken where they are allowed by that name."""
     config = """

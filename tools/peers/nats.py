@@ -11,11 +11,13 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
 START_S = 30.0
 POLL_S = 0.05
+LOOPBACK = "127.0.0.1"
 PROGRAM = Path(sys.executable).with_name("nats-server")
 
 
@@ -24,7 +26,7 @@ def _free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as open_ones:
         probes = [open_ones.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
-            probe.bind(("127.0.0.1", 0))
+            probe.bind((LOOPBACK, 0))
         return [probe.getsockname()[1] for probe in probes]
 
 
@@ -32,25 +34,34 @@ class NatsNode:
     """One server."""
 
     def __init__(
-        self, folder: Path, name: str, ports: tuple[int, int, int], routes: list[int], settings: str
+        self,
+        folder: Path,
+        name: str,
+        ports: tuple[int, int, int],
+        routes: list[str],
+        host: str = LOOPBACK,
+        prefix: Sequence[str] = (),
+        settings: str = "",
     ) -> None:
-        """`ports`: of clients, of monitoring, of the other servers; `routes`: of all servers; `settings`:
-        further lines of its configuration."""
+        """`ports`: of clients, of monitoring, of the other servers; `routes`: of all servers, host and port;
+        `prefix`: what runs the command; `settings`: further lines of its configuration."""
         self.name = name
+        self._host = host
+        self._prefix = list(prefix)
         self.client_port, self._monitoring_port, route_port = ports
         self._file = folder / f"{name}.conf"
         self._log = folder / f"{name}.log"
         cluster = ""
         if len(routes) > 1:
-            others = ", ".join(f"nats://127.0.0.1:{port}" for port in routes)
+            others = ", ".join(f"nats://{route}" for route in routes)
             # Not advertised: a client knows the addresses that it was given, be they those of a proxy.
             cluster = (
-                f"cluster {{ name: postroom, listen: 127.0.0.1:{route_port}, no_advertise: true,"
+                f"cluster {{ name: postroom, listen: {host}:{route_port}, no_advertise: true,"
                 f" routes: [{others}] }}\n"
             )
         self._file.write_text(
-            f"server_name: {name}\nlisten: 127.0.0.1:{self.client_port}\n"
-            f"http: 127.0.0.1:{self._monitoring_port}\n"
+            f"server_name: {name}\nlisten: {host}:{self.client_port}\n"
+            f"http: {host}:{self._monitoring_port}\n"
             f'jetstream {{ store_dir: "{folder / name}", sync_interval: always }}\n{cluster}{settings}'
         )
         self._process: subprocess.Popen[bytes] | None = None
@@ -58,16 +69,16 @@ class NatsNode:
     @property
     def url(self) -> str:
         """For clients."""
-        return f"nats://127.0.0.1:{self.client_port}"
+        return f"nats://{self._host}:{self.client_port}"
 
     @property
     def monitoring(self) -> str:
         """The URL of its monitoring."""
-        return f"http://127.0.0.1:{self._monitoring_port}"
+        return f"http://{self._host}:{self._monitoring_port}"
 
     def start(self) -> None:
         """Start the process."""
-        command = [str(PROGRAM), "--config", str(self._file), "--log", str(self._log)]
+        command = [*self._prefix, str(PROGRAM), "--config", str(self._file), "--log", str(self._log)]
         self._process = subprocess.Popen(command)
 
     def signal(self, number: signal.Signals) -> None:
@@ -98,13 +109,30 @@ class NatsNode:
 class NatsCluster:
     """So many servers that know each other."""
 
-    def __init__(self, folder: Path, size: int = 3, settings: str = "") -> None:
-        """`settings`: further lines of the servers' configuration."""
+    def __init__(
+        self,
+        folder: Path,
+        size: int = 3,
+        hosts: Sequence[str] = (),
+        prefixes: Sequence[Sequence[str]] = (),
+        settings: str = "",
+    ) -> None:
+        """`hosts`, `prefixes`: of each node its address, and what runs it; else all are on loopback;
+        `settings`: further lines of their configuration."""
+        hosts, prefixes = hosts or [LOOPBACK] * size, prefixes or [()] * size
         ports = _free_ports(3 * size)
-        routes = ports[2 * size :]
+        routes = [f"{host}:{port}" for host, port in zip(hosts, ports[2 * size :], strict=True)]
         folder.mkdir(parents=True, exist_ok=True)
         self.nodes = [
-            NatsNode(folder, f"n{at}", (ports[at], ports[size + at], routes[at]), routes, settings)
+            NatsNode(
+                folder,
+                f"n{at}",
+                (ports[at], ports[size + at], ports[2 * size + at]),
+                routes,
+                hosts[at],
+                prefixes[at],
+                settings,
+            )
             for at in range(size)
         ]
 

@@ -9,6 +9,7 @@ the server's monitoring port, since its default (two minutes) loses entries when
 import asyncio
 import contextlib
 import json
+import logging
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, Iterator
@@ -57,6 +58,7 @@ READ_AT_ONCE: Final = 16
 READ_WAIT_S: Final = 1.0
 """A fetch that finds nothing ends after so long, and it is checked that nothing was missed."""
 OLDEST_SERVER: Final = (2, 12)
+_LOG: Final = logging.getLogger("postroom")
 _FAILURES: Final = (NatsError, APIError, TimeoutError, OSError)
 
 
@@ -73,11 +75,21 @@ class NatsLog:
         self._client: Client | None = None
         self._context: JetStreamContext | None = None
         self._notes: KeyValue | None = None
+        self._told: Final[set[str]] = set()
+        """URLs of servers of which it was logged that they can't be asked."""
 
     async def open(self) -> None:
         options = self._options
         servers = ", ".join(options.servers)
         client = self._client = await self._connect(servers)
+        try:
+            await self._begin(client, servers)
+        except BaseException:
+            await self.close()  # who tries again connects anew
+            raise
+
+    async def _begin(self, client: Client, servers: str) -> None:
+        """Look at the server's settings, and find the stream or make it; raises as `open`."""
         if (client.connected_server_version.major, client.connected_server_version.minor) < OLDEST_SERVER:
             raise EngineRefused(
                 f"NATS at {servers} is {client.connected_server_version}: 2.12 or newer is needed; upgrade it"
@@ -148,23 +160,31 @@ class NatsLog:
                 "nothing tells whether NATS syncs what it acknowledges: name the servers' monitoring"
                 f' addresses in `monitoring`, or accept it with allow = ["{ALLOW_SYNC}"]'
             )
-        checks = [asyncio.to_thread(_jetstream_config, url) for url in options.monitoring]
-        answers = await asyncio.gather(*checks, return_exceptions=True)
-        silent = []
-        for url, found in zip(options.monitoring, answers, strict=True):
-            if isinstance(found, (OSError, ValueError)):
-                silent.append(f"{url}: {_text(found)}")
-            elif isinstance(found, BaseException):
-                raise found
-            elif not found.get("sync_always"):
+        silent: dict[str, str] = {}
+        for url in options.monitoring:
+            try:
+                found = await asyncio.to_thread(_jetstream_config, url)
+            except (OSError, ValueError) as error:
+                silent[url] = _text(error)
+                continue
+            if not found.get("sync_always"):
                 interval_s = found.get("sync_interval", 0) / 1e9
                 raise EngineRefused(
                     f"NATS at {url} syncs every {interval_s:g} s: what it has acknowledged since is lost when"
                     " all its nodes lose their power; set `sync_interval: always` in its configuration, or"
                     f' accept it with allow = ["{ALLOW_SYNC}"]'
                 )
-        if len(silent) * 2 >= len(answers):  # one node may be down, and the others make a majority
-            raise EngineUnavailable(f"NATS' monitoring at {'; '.join(silent)}")
+        if 2 * len(silent) >= len(options.monitoring):
+            raise EngineUnavailable(f"NATS' monitoring at {_list(silent)}")
+        # A minority may be gone: what the others acknowledge is on a majority.
+        new = {url: why for url, why in silent.items() if url not in self._told}
+        if new:
+            _LOG.warning(
+                "replication: NATS' monitoring at %s; it isn't known whether that server syncs what it"
+                " acknowledges: start it, and look at its sync_interval",
+                _list(new),
+            )
+        self._told.update(new)
 
     async def _ensure_stream(self) -> None:
         options, context = self._options, self._js()
@@ -379,6 +399,10 @@ def _jetstream_config(url: str) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise ValueError("JetStream isn't enabled there")
     return config
+
+
+def _list(silent: dict[str, str]) -> str:
+    return ", ".join(f"{url}: {why}" for url, why in silent.items())
 
 
 def _text(error: BaseException | None) -> str:

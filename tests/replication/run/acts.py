@@ -14,10 +14,13 @@ from click.testing import CliRunner
 
 from postroom.cli import main
 from postroom.server.exits import Exit
+from tests.replication.run.relay import Relays
 from tests.replication.run.stage import MemberProcess, Stage
 
 SLOW_S: Final = 0.05
 SLOW_FOR_S: Final = 3.0
+NODE_AWAY_S: Final = 12.0
+"""Longer than the other nodes need to elect a leader."""
 FULL_BYTES: Final = 4096
 """A member whose files may not be longer has a full disk."""
 LIST_S: Final = 0.5
@@ -50,9 +53,10 @@ def hand_over(stage: Stage, chance: random.Random) -> None:
     to = chance.choice(_others(stage, active))
     wait_for_followers(stage, active, to)
     outcome = CliRunner().invoke(main, ["member", "hand-over", to.member, "--url", active.url])
-    if outcome.exit_code:
+    if outcome.exit_code and active.listens():
         stage.problems.append(f"hand-over from {active.member} to {to.member}: {outcome.output}")
-    stage.ended(active, Exit.STOPPED)
+    # On a machine with much else to do another may have claimed just before.
+    stage.ended(active, Exit.STOPPED, Exit.NOT_ACTIVE)
     stage.active(active)
     active.launch()
 
@@ -114,7 +118,7 @@ def pause_node(stage: Stage, chance: random.Random) -> None:
     """A node that answers nothing and closes nothing, until a member is active without it."""
     node = chance.choice(stage.cluster.nodes)
     node.signal(signal.SIGSTOP)
-    time.sleep(SLOW_FOR_S)  # the length of the fault, not a wait for anything
+    time.sleep(NODE_AWAY_S)  # the length of the fault, not a wait for anything
     stage.active()
     node.signal(signal.SIGCONT)
     stage.cluster.wait()
@@ -122,29 +126,30 @@ def pause_node(stage: Stage, chance: random.Random) -> None:
 
 def slow_engine(stage: Stage, chance: random.Random) -> None:
     """Every piece between members and nodes takes its time, for a while."""
-    stage.relays.slow(SLOW_S)
+    assert isinstance(stage.ways, Relays)
+    stage.ways.slow(SLOW_S)
     time.sleep(SLOW_FOR_S)  # the length of the fault, not a wait for anything
     stage.active()
-    stage.relays.slow(0.0)
+    stage.ways.slow(0.0)
 
 
 def cut_active(stage: Stage, chance: random.Random) -> None:
     """The active member loses the engine and keeps its clients: it acknowledges nothing, and ends. What it
     had sent to the engine arrives late, and counts for nobody."""
     active = stage.active()
-    stage.relays.cut(active.member)
+    stage.ways.cut(active.member)
     stage.active(active)
     stage.ended(active, Exit.NOT_ACTIVE)
-    stage.relays.mend(active.member)
+    stage.ways.mend(active.member)
     active.launch()
 
 
 def cut_active_for_a_while(stage: Stage, chance: random.Random) -> None:
     """The same, and the engine is back before the active member has given up: it is refused."""
     active = stage.active()
-    stage.relays.cut(active.member)
+    stage.ways.cut(active.member)
     stage.active(active)
-    stage.relays.mend(active.member)
+    stage.ways.mend(active.member)
     stage.ended(active, Exit.NOT_ACTIVE)
     active.launch()
 
@@ -153,11 +158,23 @@ def cut_follower(stage: Stage, chance: random.Random) -> None:
     """A follower loses the engine, and has it again after a take-over by another: it follows on."""
     active = stage.active()
     follower = chance.choice(_others(stage, active))
-    stage.relays.cut(follower.member)
+    stage.ways.cut(follower.member)
     active.kill()
     stage.active(active, follower)
-    stage.relays.mend(follower.member)
+    stage.ways.mend(follower.member)
     active.launch()
+
+
+def cut_node(stage: Stage, chance: random.Random) -> None:
+    """A node of the engine is cut from the other nodes and all members, and lives: a pause, if it was the
+    stream's leader. What it has taken alone is nobody's."""
+    assert stage.namespaces is not None
+    node = chance.choice(stage.cluster.nodes)
+    stage.namespaces.cut_node(node.name)
+    time.sleep(NODE_AWAY_S)  # the length of the fault, not a wait for anything
+    stage.active()
+    stage.namespaces.mend_node(node.name)
+    stage.cluster.wait()
 
 
 def fill_disk_of_active(stage: Stage, chance: random.Random) -> None:
@@ -196,6 +213,11 @@ ACTS: Final[dict[str, tuple[Act, int]]] = {
     "lose majority": (lose_majority, 1),
 }
 """By name, with the weight of each in a run of many."""
+IN_NAMESPACES: Final[dict[str, tuple[Act, int]]] = {
+    **{name: act for name, act in ACTS.items() if name != "slow engine"},
+    "cut node": (cut_node, 4),
+}
+"""Those that can be played there."""
 
 
 def _others(stage: Stage, active: MemberProcess) -> list[MemberProcess]:
@@ -217,7 +239,8 @@ def wait_for_followers(stage: Stage, active: MemberProcess, *members: MemberProc
 
     def do_follow() -> bool:
         nonlocal last
-        rows = listed(active)
+        # On a machine with much else to do another may have claimed.
+        rows = listed(next((member for member in stage.members if member.listens()), active))
         last = last or max((row["sequence"] for row in rows.values()), default=0)
         found = [rows.get(member.member, {}) for member in members]
         return all(

@@ -59,7 +59,7 @@ class Branches(Client):
         await self._recover(resource)
         while not self.is_stopping:
             await self._prepare_one(resource, producer)
-            if len(self._prepared) > self._chance.randrange(MOST_PREPARED):
+            if len(self._prepared) > self._chance.randrange(1, MOST_PREPARED):
                 await self._check(resource)
                 xid = self._chance.choice(list(self._prepared))
                 await self._decide(resource, xid, self._chance.random() < COMMITTED)

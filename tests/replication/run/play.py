@@ -14,7 +14,7 @@ from typing import Final
 from postroom.ledger.verification.verification import Severity, verify
 from postroom.spark.places.folder import FolderPlace
 from tests.replication.run.account import Account
-from tests.replication.run.acts import ACTS, listed, wait_for_followers
+from tests.replication.run.acts import ACTS, IN_NAMESPACES, listed, wait_for_followers
 from tests.replication.run.branches import Branches
 from tests.replication.run.stage import Failed, Stage
 from tests.replication.run.store import StoreVerbs
@@ -63,15 +63,16 @@ def play(
     goes_on: Callable[[Run], bool],
     names: Sequence[str] = (),
     progress: Callable[[str], None] = lambda text: None,
+    in_namespaces: bool = False,
 ) -> Run:
-    """Faults `names`, one after the other; without them by chance, while `goes_on`. Stops at the first
+    """Faults `names`, one after the other, then others by chance, while `goes_on`. Stops at the first
     problem."""
     run, chance = Run(), random.Random(seed)
     for queue in ("plain", "moved", "branches"):
         run.accounts[queue] = Account(queue, run.problems, is_ordered=queue != "branches")
     with suppress(Failed):
         try:
-            with Stage(folder, run.problems) as stage, _traffic(stage, run, seed) as traffic:
+            with Stage(folder, run.problems, in_namespaces) as stage, _traffic(stage, run, seed) as traffic:
                 try:
                     _rounds(stage, traffic, run, chance, goes_on, list(names), progress)
                     _drain(stage, traffic, run)
@@ -117,12 +118,13 @@ def _rounds(
     names: list[str],
     progress: Callable[[str], None],
 ) -> None:
-    weights = [weight for _, weight in ACTS.values()]
+    acts = ACTS if stage.namespaces is None else IN_NAMESPACES
+    weights = [weight for _, weight in acts.values()]
     _wait_for_steps(stage, traffic)
     while names or goes_on(run):
-        name = names.pop(0) if names else chance.choices(list(ACTS), weights)[0]
+        name = names.pop(0) if names else chance.choices(list(acts), weights)[0]
         before, begun_s = stage.active(), time.monotonic()
-        ACTS[name][0](stage, chance)
+        acts[name][0](stage, chance)
         after = stage.active()
         _wait_for_steps(stage, traffic)
         run.rounds[name] += 1

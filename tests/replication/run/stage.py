@@ -18,9 +18,13 @@ from tools.peers.nats import NatsCluster
 
 from postroom.server.exits import Exit
 from tests.clients.broker import BrokerProcess
+from tests.replication.run.namespaces import Namespaces
 from tests.replication.run.relay import Relays
 
+Ways = Relays | Namespaces
+
 NAMES: Final = "abc"
+NODES: Final = ("n0", "n1", "n2")
 POLL_S: Final = 0.05
 PATIENCE_S: Final = 180.0
 """For anything that a member, a node or a client has to come to."""
@@ -28,6 +32,7 @@ CONNECT_S: Final = 1.0
 CONFIG: Final = """
 [[listen]]
 address = "{{address}}"
+anonymous = true
 [ledger]
 journal_file_bytes = 1048576
 [replication]
@@ -60,11 +65,14 @@ class Failed(Exception):
 class MemberProcess(BrokerProcess):
     """One member."""
 
-    def __init__(self, folder: Path, name: str, config: str) -> None:
+    def __init__(self, folder: Path, name: str, config: str, place: Namespaces | None) -> None:
         super().__init__(folder / name, config)
         self.member: Final = name
         # By way of another process, so that it has something to say when its own files may not grow.
         self.prefix = ["bash", "-c", 'exec "$@" 2> >(exec cat >> "$0")', str(folder / f"{name}.log")]
+        if place is not None:
+            self.host = place.host(name)
+            self.prefix = [*place.command(name), *self.prefix]
         self.is_held = False
         """Not to be started when it has ended."""
         self.is_paused = False
@@ -128,17 +136,26 @@ class Stage:
     as a supervisor does.
     """
 
-    def __init__(self, folder: Path, problems: list[str]) -> None:
+    def __init__(self, folder: Path, problems: list[str], in_namespaces: bool = False) -> None:
+        """`in_namespaces`: with a place of its own for each, which takes root; else with relays."""
         self.folder: Final = folder
         self.problems: Final = problems
-        self.cluster: Final = NatsCluster(folder / "nats")
-        self.relays: Final = Relays(NAMES, [node.client_port for node in self.cluster.nodes])
+        self.namespaces: Final = Namespaces(NAMES, NODES) if in_namespaces else None
+        if self.namespaces is not None:
+            hosts = [self.namespaces.host(node) for node in NODES]
+            commands = [self.namespaces.command(node) for node in NODES]
+            self.cluster = NatsCluster(folder / "nats", len(NODES), hosts, commands)
+            self.ways: Ways = self.namespaces
+        else:
+            self.cluster = NatsCluster(folder / "nats", len(NODES))
+            self.ways = Relays(NAMES, [node.client_port for node in self.cluster.nodes])
         self.exits: Final[Counter[str]] = Counter()
         """How members ended by themselves."""
         self.members: Final = []
         for name in NAMES:
-            known = {"servers": self.relays.urls(name), "monitoring": self.cluster.monitoring}
-            self.members.append(MemberProcess(folder, name, CONFIG.format(member=name, **known)))
+            servers = self.ways.urls(name) if isinstance(self.ways, Relays) else self.cluster.urls
+            config = CONFIG.format(member=name, servers=servers, monitoring=self.cluster.monitoring)
+            self.members.append(MemberProcess(folder, name, config, self.namespaces))
 
     @property
     def urls(self) -> list[str]:
@@ -148,7 +165,7 @@ class Stage:
     def __enter__(self) -> Stage:
         os.environ["PYTHONFAULTHANDLER"] = "1"  # for `write_stacks`
         with ExitStack() as stack:
-            stack.enter_context(self.relays)
+            stack.enter_context(self.ways)
             stack.enter_context(self.cluster)
             for member in self.members:
                 stack.callback(member.kill)
