@@ -19,7 +19,7 @@ POLL_S = 0.05
 PROGRAM = Path(sys.executable).with_name("nats-server")
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that nobody listened on a moment ago."""
     with contextlib.ExitStack() as open_ones:
         probes = [open_ones.enter_context(socket.socket()) for _ in range(count)]
@@ -92,7 +92,7 @@ class NatsCluster:
     """So many servers that know each other."""
 
     def __init__(self, folder: Path, size: int = 3) -> None:
-        ports = _free_ports(3 * size)
+        ports = free_ports(3 * size)
         routes = ports[2 * size :]
         folder.mkdir(parents=True, exist_ok=True)
         self.nodes = [
