@@ -1,4 +1,4 @@
-"""The log on Apache Kafka, which takes whatever comes: what is lost, late or twice counts once or not at all."""
+"""The log on Apache Kafka, which takes whatever comes: what is late or twice counts once or not at all."""
 
 import asyncio
 import concurrent.futures
@@ -112,8 +112,8 @@ def test_a_lost_answer_is_cleared_up(
 def test_a_copy_behind_a_lost_answer_counts_once(
     kafka: KafkaCluster, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a block's parts the second is lost and the third isn't: who is active sees that, and appends the block
-    again; each of its parts counts in order."""
+    """Of a block's parts the second is lost and the third isn't: who is active sees that, and appends the
+    block again; each of its parts counts in order."""
 
     async def act() -> None:
         options = options_of(kafka, stream)
@@ -144,8 +144,8 @@ async def counting(log: KafkaLog) -> list[Entry]:
 
 @pytest.mark.parametrize("when", ["before a claim", "behind a claim"])
 def test_an_append_that_comes_late(kafka: KafkaCluster, stream: str, when: str) -> None:
-    """Its writer has given up. In its place it counts, and who claims reads it first; behind another's claim it
-    counts for nobody, and who is active passes it over."""
+    """Its writer has given up. In its place it counts, and who claims reads it first; behind another's claim
+    it counts for nobody, and who is active passes it over."""
 
     async def act() -> None:
         options = options_of(kafka, stream)
@@ -177,32 +177,28 @@ def test_an_append_that_comes_late(kafka: KafkaCluster, stream: str, when: str) 
     asyncio.run(act())
 
 
+@pytest.mark.long
 def test_nodes_of_the_engine_may_go(kafka: KafkaCluster, stream: str) -> None:
-    """One of three, killed or paused: a pause, nothing else. Two: nothing is acknowledged until they are back."""
+    """One of three: a pause, nothing else. Two: nothing is acknowledged until they are back."""
 
     async def act() -> None:
         hasty = options_of(kafka, stream, stop_after_ms=2000)
-        patient = options_of(kafka, stream, stop_after_ms=120_000)
+        patient = options_of(kafka, stream, stop_after_ms=240_000)
         async with opened(hasty, patient) as (log, other):
-            last = await log.append(0, [b"one"])
-            for node in kafka.nodes:
-                node.signal(signal.SIGSTOP)
-                last = await other.append(last, [node.name.encode()])
-                node.signal(signal.SIGCONT)
-                await asyncio.to_thread(kafka.wait)
-            kafka.nodes[0].kill()
-            last = await other.append(last, [b"with two"])
-            kafka.nodes[1].kill()
-            with pytest.raises(EngineUnavailable, match=f"entry {last + 1}|topic {stream}"):
-                await log.append(last, [b"with one"])
+            await log.append(0, [b"one"])
+            kafka.nodes[0].signal(signal.SIGSTOP)
+            await other.append(1, [b"with two"])
+            kafka.nodes[0].signal(signal.SIGCONT)
+            await asyncio.to_thread(kafka.wait)
+            for node in kafka.nodes[:2]:
+                node.kill()
+            with pytest.raises(EngineUnavailable, match=f"Kafka.* of topic {stream}|Kafka's topic {stream}"):
+                await log.append(2, [b"with one"])
             for node in kafka.nodes[:2]:
                 node.start()
             await asyncio.to_thread(kafka.wait)
-            assert (
-                await other.append(last, [b"with one"]) == last + 1
-            )  # whether the first try got there or not
-            found = [data for _, data in await read(other, 0, last + 1)]
-            assert found == [b"one", b"k1", b"k2", b"k3", b"with two", b"with one"]
+            assert await other.append(2, [b"with one"]) == 3  # whether the first try got there or not
+            assert [data for _, data in await read(other, 0, 3)] == [b"one", b"with two", b"with one"]
 
     asyncio.run(act())
 
@@ -274,7 +270,7 @@ def test_a_topic_that_is_made_anew_is_another_log(kafka: KafkaCluster, stream: s
             async with opened(options_of(kafka, stream)) as (again,):
                 assert again.identity != before
                 await again.append(0, [b"another"])
-                with pytest.raises((EngineUnavailable, Overtaken)):
+                with pytest.raises(EngineUnavailable, match="ends before entry 2, which was acknowledged"):
                     await log.append(2, [b"three"])
 
     asyncio.run(act())
@@ -354,7 +350,7 @@ def test_tls_and_sign_in(tmp_path: Path, stream: str) -> None:
         with pytest.raises(EngineUnavailable, match=r"(?i)certificate verify failed|ssl"):
             open_once(options_of(cluster, stream, **{**known, "tls_ca": ""}))
         password.write_text("wrong")
-        with pytest.raises(EngineRefused, match="doesn't let us in: .*Authentication failed"):
+        with pytest.raises(EngineRefused, match=r"doesn't let us in: .*Authentication failed"):
             open_once(options_of(cluster, stream, **known))
         with pytest.raises(EngineRefused, match="can't be read"):
             open_once(options_of(cluster, stream, **{**known, "password_file": str(tmp_path / "none")}))

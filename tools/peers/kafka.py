@@ -81,6 +81,7 @@ class KafkaNode:
             f"listeners={clients},CONTROLLER://127.0.0.1:{controller_port}\nadvertised.listeners={clients}\n"
             f"controller.listener.names=CONTROLLER\ninter.broker.listener.name=INTERNAL\n{protocols}"
             f"log.dirs={folder / self.name}\noffsets.topic.replication.factor={copies}\n"
+            "offsets.topic.num.partitions=1\n"
             f"transaction.state.log.replication.factor={copies}\nauto.create.topics.enable=false\n"
         )
         self._process: subprocess.Popen[bytes] | None = None
@@ -150,17 +151,24 @@ class KafkaCluster:
         return ",".join(node.internal_address for node in self.nodes)
 
     def wait(self) -> None:
-        """Until all nodes take part."""
+        """Until all nodes take part, and have what the others have."""
         end_s = time.monotonic() + START_S
         admin = AdminClient({"bootstrap.servers": self.addresses, "log_level": 0})
         while True:
             with contextlib.suppress(KafkaException):
-                if len(admin.describe_cluster(request_timeout=5).result().nodes) == len(self.nodes):
+                if self._is_whole(admin):
                     return
             if time.monotonic() > end_s:
                 texts = "\n".join(node.text_of_log()[-1000:] for node in self.nodes)
                 raise RuntimeError(f"Kafka doesn't start: {texts}")
             time.sleep(POLL_S)
+
+    def _is_whole(self, admin: AdminClient) -> bool:
+        if len(admin.describe_cluster(request_timeout=5).result().nodes) < len(self.nodes):
+            return False
+        topics = admin.list_topics(timeout=5).topics.values()
+        partitions = [partition for topic in topics for partition in topic.partitions.values()]
+        return all(len(each.isrs) == len(each.replicas) and each.leader >= 0 for each in partitions)
 
     def __enter__(self) -> "KafkaCluster":
         if not JARS.exists():

@@ -144,6 +144,8 @@ class KafkaLog:
             offsets, failure = await self._send(left, before + sum(map(len, entries[:done])), until_s)
             if offsets == list(range(after + done, end)):
                 done = len(entries)
+            elif any(offset < after + done for offset in offsets if offset >= 0):
+                raise EngineUnavailable(self._lost(after + done))
             else:
                 done = await self._count_ours(after, entries, until_s)
             if done == len(entries):
@@ -155,6 +157,12 @@ class KafkaLog:
                     f" {self._deadline_s:g} s: {failure}"
                 )
             await asyncio.sleep(PAUSE_S)
+
+    def _lost(self, after: int) -> str:
+        return (
+            f"Kafka's topic {self._options.stream} ends before entry {after}, which was acknowledged: it was"
+            " made anew, or has lost entries, or the node that answers lags"
+        )
 
     async def _send(self, entries: list[bytes], before: int, until_s: float) -> tuple[list[int], str]:
         """The offsets that they got, as far as they are known, and why others aren't; `before`: bytes of the
@@ -183,10 +191,7 @@ class KafkaLog:
         """How many of these lie behind `after`, durably. Raises `Overtaken` if another lies there."""
         topic, last = self._options.stream, await self._offset(OffsetSpec.latest(), until_s)
         if last < after:
-            raise EngineUnavailable(
-                f"Kafka's topic {topic} ends with entry {last}, and entry {after} was acknowledged: the node"
-                " that answers lags, or entries are lost"
-            )
+            raise EngineUnavailable(self._lost(after))
         count = min(len(entries), last - after)
         try:
             async with asyncio.timeout_at(until_s + REQUEST_S), aclosing(self.read(after)) as coming:
