@@ -146,6 +146,11 @@ class KafkaCluster:
         return [node.url for node in self.nodes]
 
     @property
+    def monitoring(self) -> list[str]:
+        """URLs of all nodes' monitoring: there is none."""
+        return []
+
+    @property
     def addresses(self) -> str:
         """Of all nodes, without TLS and sign-in, for the library's clients."""
         return ",".join(node.internal_address for node in self.nodes)
