@@ -9,8 +9,8 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, NewTopic
 from cryptography import x509
 from tools.peers.kafka import KafkaCluster, Security
 
@@ -314,6 +314,31 @@ def test_an_old_broker_is_refused(kafka: KafkaCluster, stream: str, monkeypatch:
     monkeypatch.setattr(AdminClient, "list_offsets", list_offsets)
     with pytest.raises(EngineRefused, match=r"older than 3\.0: upgrade it"):
         open_once(options_of(kafka, stream))
+
+
+def test_a_leader_that_does_not_answer_is_waited_for(
+    kafka: KafkaCluster, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library tells that as an offset that can't be."""
+    whole, unanswered = AdminClient.list_offsets, 2
+
+    def list_offsets(self: AdminClient, wanted: dict[object, object], **others: object) -> object:
+        nonlocal unanswered
+        if not unanswered:
+            return whole(self, wanted, **others)
+        unanswered -= 1
+        answer: concurrent.futures.Future[object] = concurrent.futures.Future()
+        answer.set_result(ListOffsetsResultInfo(OFFSET_INVALID, -1, -1))
+        return dict.fromkeys(wanted, answer)
+
+    async def act() -> None:
+        async with opened(options_of(kafka, stream)) as (log,):
+            await log.append(0, [b"one"])
+            monkeypatch.setattr(AdminClient, "list_offsets", list_offsets)
+            assert await log.last() == 1
+            assert not unanswered
+
+    asyncio.run(act())
 
 
 def test_nobody_there(tmp_path: Path, stream: str) -> None:

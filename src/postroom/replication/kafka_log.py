@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    OFFSET_INVALID,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -223,14 +224,16 @@ class KafkaLog:
                     request_timeout=REQUEST_S,
                 )
                 offset: int = (await arrived(listed[partition])).offset
-                return offset
+                if offset != OFFSET_INVALID:
+                    return offset
+                failure = "no answer"  # so the library tells that the leader hasn't given one in time
             except KafkaException as error:
+                failure = error.args[0].str()
                 if error.args[0].code() in _TOO_OLD:
                     servers = ", ".join(self._options.servers)
                     raise EngineRefused(f"Kafka at {servers} is older than 3.0: upgrade it") from error
-                if asyncio.get_running_loop().time() > until_s:
-                    what = f"Kafka's topic {partition.topic}: {error.args[0].str()}"
-                    raise EngineUnavailable(what) from error
+            if asyncio.get_running_loop().time() > until_s:
+                raise EngineUnavailable(f"Kafka's topic {partition.topic} can't be reached: {failure}")
             await asyncio.sleep(PAUSE_S)
 
     async def read(self, after: int) -> AsyncGenerator[tuple[int, bytes], None]:
