@@ -86,12 +86,12 @@ async def _ensure(admin: AdminClient, topic: str, replicas: int, config: dict[st
     return await _known(lambda: _describe(admin, topic))
 
 
-async def _known(look: Callable[[], Awaitable[T]]) -> T:
+async def _known(lookup: Callable[[], Awaitable[T]]) -> T:
     """What is found of a topic that was made a moment ago, and that not every node knows of."""
     until_s = asyncio.get_running_loop().time() + TOPIC_S
     while True:
         try:
-            return await look()
+            return await lookup()
         except KafkaException as error:
             is_unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
             if not is_unknown or asyncio.get_running_loop().time() > until_s:
