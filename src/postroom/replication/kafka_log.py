@@ -25,7 +25,10 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    OffsetSpec,
+)
 
 from postroom.replication.errors import (
     EngineRefused,
@@ -55,6 +58,10 @@ PAUSE_S: Final = 0.05
 """Before what failed is tried again."""
 THROUGH_BYTES: Final = "through-bytes"
 """Header of an entry: bytes of the log up to and with it, by its writer's count."""
+EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+NEWEST: Final = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+"""Of the entry with the newest time, which brokers know since 3.0."""
 _REFUSALS: Final = (
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -102,7 +109,7 @@ class KafkaLog:
         try:
             await arrived(self._admin.describe_cluster(request_timeout=CONNECT_S))
             self.identity = f"{options.stream} of {await ensure_topics(self._admin, options)}"
-            await self._offset(OffsetSpec.max_timestamp(), self._deadline())
+            await self._offset(NEWEST, self._deadline())
             if self._producer is None:
                 self._producer = self._new_producer()
             await asyncio.to_thread(self._producer.prepare, options.stream, REQUEST_S)
@@ -190,7 +197,7 @@ class KafkaLog:
 
     async def _count_ours(self, after: int, entries: list[bytes], until_s: float) -> int:
         """How many of these lie behind `after`, durably. Raises `Overtaken` if another lies there."""
-        topic, last = self._options.stream, await self._offset(OffsetSpec.latest(), until_s)
+        topic, last = self._options.stream, await self._offset(LATEST, until_s)
         if last < after:
             raise EngineUnavailable(self._lost(after))
         count = min(len(entries), last - after)
@@ -205,10 +212,10 @@ class KafkaLog:
         return count
 
     async def last(self) -> int:
-        return await self._offset(OffsetSpec.latest(), self._deadline())
+        return await self._offset(LATEST, self._deadline())
 
     async def first(self) -> int:
-        return await self._offset(OffsetSpec.earliest(), self._deadline()) + 1
+        return await self._offset(EARLIEST, self._deadline()) + 1
 
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._deadline_s
@@ -327,7 +334,7 @@ class KafkaLog:
 
     async def notes(self) -> list[MemberNote]:
         topic, until_s = notes_topic(self._options), asyncio.get_running_loop().time() + REQUEST_S
-        end = await self._offset(OffsetSpec.latest(), until_s, topic)
+        end = await self._offset(LATEST, until_s, topic)
         if self._notes_reader is None:
             self._notes_reader = PartitionReader(self._settings, topic, OFFSET_BEGINNING, "earliest")
         reader = self._notes_reader

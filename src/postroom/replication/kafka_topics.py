@@ -5,7 +5,12 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, TopicDescription
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    TopicDescription,
+)
 
 from postroom.replication.errors import EngineRefused
 from postroom.replication.kafka_client import MOST_MESSAGE_BYTES, arrived
