@@ -140,9 +140,9 @@ setup_spark42() { # a Python environment that has everything of .venv, and the o
   touch .venv-spark42/.ready
 }
 
-setup_peers() { # the tests' foreign clients, and the brokers that channels of the tests lead to
+setup_peers() { # the tests' foreign clients, the brokers that channels of the tests lead to, and Kafka for members
   tools/clients.sh
-  tools/peers/install.sh rabbitmq artemis
+  tools/peers/install.sh rabbitmq artemis kafka
 }
 
 setup_bench() { tools/peers/install.sh; }

@@ -1,9 +1,11 @@
-"""One cluster of three NATS servers for all tests; each test has a stream of its own there."""
+"""One cluster of three NATS servers for all tests, and for a module that wants it one of three Kafka
+nodes; each test has a stream of its own there."""
 
 from collections.abc import Iterator
 from itertools import count
 
 import pytest
+from tools.peers.kafka import KafkaCluster
 from tools.peers.nats import NatsCluster
 
 _next = count()
@@ -12,6 +14,12 @@ _next = count()
 @pytest.fixture(scope="session")
 def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
     with NatsCluster(tmp_path_factory.mktemp("nats")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    with KafkaCluster(tmp_path_factory.mktemp("kafka")) as cluster:
         yield cluster
 
 

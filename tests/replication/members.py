@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-
-from tools.peers.nats import NatsCluster
+from typing import Protocol
 
 from tests.clients.broker import BrokerProcess
 
@@ -26,19 +25,28 @@ name = "done"
 """
 
 
-def member(folder: Path, name: str, nats: NatsCluster, stream: str, more: str = "") -> BrokerProcess:
+class Engine(Protocol):
+    """A cluster's addresses, as the configuration names them."""
+
+    @property
+    def urls(self) -> list[str]: ...
+    @property
+    def monitoring(self) -> list[str]: ...
+
+
+def member(folder: Path, name: str, engine: Engine, stream: str, more: str = "") -> BrokerProcess:
     """One that was not started yet; ``more``: lines of its table `[replication]`."""
-    known = {"servers": nats.urls, "monitoring": nats.monitoring, "stream": stream}
+    known = {"servers": engine.urls, "monitoring": engine.monitoring, "stream": stream}
     return BrokerProcess(folder / name, CONFIG.format(member=name, more=more, **known))
 
 
 @contextmanager
 def members(
-    folder: Path, nats: NatsCluster, stream: str, names: str = "ab", more: str = "", of_first: str = ""
+    folder: Path, engine: Engine, stream: str, names: str = "ab", more: str = "", of_first: str = ""
 ) -> Iterator[list[BrokerProcess]]:
     """The first is active when they are given, the others follow; ``of_first``: tables of its alone."""
-    firsts = [member(folder, names[0], nats, stream, more + of_first)]
-    made = [*firsts, *(member(folder, name, nats, stream, more) for name in names[1:])]
+    firsts = [member(folder, names[0], engine, stream, more + of_first)]
+    made = [*firsts, *(member(folder, name, engine, stream, more) for name in names[1:])]
     with ExitStack() as stack:
         for each in made:
             stack.callback(each.kill)

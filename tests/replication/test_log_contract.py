@@ -1,19 +1,22 @@
-"""What every log must do, shown of the one in memory and of NATS JetStream on three nodes."""
+"""What every log must do, shown of those in memory, and of NATS JetStream and Apache Kafka on three nodes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from nats.errors import TimeoutError as NatsTimeout
 from tools.peers.broker import free_port
+from tools.peers.kafka import KafkaCluster
 from tools.peers.nats import NatsCluster
 
 from postroom.ledger.errors import LedgerFailed
 from postroom.replication.active import Active
 from postroom.replication.entries import Entry, Kind, Place, decode_entry, parts_of_block
 from postroom.replication.errors import EngineUnavailable, Overtaken
+from postroom.replication.kafka_log import KafkaLog
 from postroom.replication.log import MemberNote, ReplicatedLog
 from postroom.replication.nats_log import NatsLog
 from postroom.replication.options import ReplicationOptions
@@ -45,32 +48,37 @@ async def connections(open_one: Callable[[], ReplicatedLog]) -> AsyncIterator[Co
             await each.close()
 
 
-Logs = Callable[[Callable[[Connect], Awaitable[None]]], None]
-
-
-@pytest.fixture(params=["memory", "nats"])
-def logs(request: pytest.FixtureRequest, stream: str) -> Logs:
+@dataclass
+class Logs:
     """Has something done with connections to one log."""
-    if request.param == "memory":
-        kept = Stream()
 
-        def open_one() -> ReplicatedLog:
-            return MemoryLog(kept)
+    open_one: Callable[[], ReplicatedLog]
+    is_conditional: bool = True
+    """Whether the engine refuses what doesn't follow on the last entry; or takes it, and no reader
+    counts it."""
 
-    else:
-        nats: NatsCluster = request.getfixturevalue("nats")
-
-        def open_one() -> ReplicatedLog:
-            return NatsLog(options_of(nats, stream))
-
-    def run(act: Callable[[Connect], Awaitable[None]]) -> None:
+    def __call__(self, act: Callable[[Connect], Awaitable[None]]) -> None:
         async def acted() -> None:
-            async with connections(open_one) as connect:
+            async with connections(self.open_one) as connect:
                 await act(connect)
 
         asyncio.run(acted())
 
-    return run
+
+@pytest.fixture(
+    params=["memory", "memory that takes everything", "nats", pytest.param("kafka", marks=pytest.mark.peer)]
+)
+def logs(request: pytest.FixtureRequest, stream: str) -> Logs:
+    if request.param.startswith("memory"):
+        kept = Stream(is_conditional=request.param == "memory")
+        return Logs(lambda: MemoryLog(kept), kept.is_conditional)
+    if request.param == "kafka":
+        kafka: KafkaCluster = request.getfixturevalue("kafka")
+        return Logs(
+            lambda: KafkaLog(ReplicationOptions(tuple(kafka.urls), "a", stream)), is_conditional=False
+        )
+    nats: NatsCluster = request.getfixturevalue("nats")
+    return Logs(lambda: NatsLog(options_of(nats, stream)))
 
 
 async def read(log: ReplicatedLog, after: int, count: int) -> list[tuple[int, bytes]]:
@@ -102,15 +110,18 @@ def test_a_reader_gets_what_comes(logs: Logs) -> None:
     logs(act)
 
 
-def test_a_stale_writer_is_refused(logs: Logs) -> None:
+def test_a_stale_writer_is_told(logs: Logs) -> None:
     async def act(connect: Connect) -> None:
         stale, other = await connect(), await connect()
         await stale.append(0, [b"one"])
         await other.append(1, [b"two"])
         with pytest.raises(Overtaken):
             await stale.append(1, [b"stale"])
-        assert await other.append(2, [b"three"]) == 3
-        assert await read(other, 0, 3) == [(1, b"one"), (2, b"two"), (3, b"three")]
+        last = await other.last()
+        assert last == (2 if logs.is_conditional else 3)
+        assert await other.append(last, [b"next"]) == last + 1
+        found = await read(other, 0, last + 1)
+        assert [*found[:2], found[-1]] == [(1, b"one"), (2, b"two"), (last + 1, b"next")]
 
     logs(act)
 
@@ -122,7 +133,7 @@ def test_of_two_that_append_at_once_one_is_let(logs: Logs) -> None:
         answers = await asyncio.gather(*made, return_exceptions=True)
         assert {type(each) for each in answers} == {int, Overtaken}
         winner = [b"a", b"b"][[type(each) for each in answers].index(int)]
-        assert await both[0].last() == 1
+        assert await both[0].last() == (1 if logs.is_conditional else 2)
         assert await read(both[1], 0, 1) == [(1, winner)]
 
     logs(act)

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Fetches what `make bench` compares with, into .tools/: nothing is installed into the system, no service is started.
-#   tools/peers/install.sh [proton] [rabbitmq] [artemis]        (all three where none is named)
+#   tools/peers/install.sh [proton] [rabbitmq] [artemis] [kafka]        (the first three where none is named)
 # Debian packages are downloaded with their missing dependencies and unpacked below .tools/debian/root; a package that
-# the machine already has is used as it is. Artemis comes from Maven Central.
+# the machine already has is used as it is. Artemis and Kafka come from Maven Central.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 ARTEMIS_VERSION=2.56.0
+KAFKA_VERSION=4.1.1
 DEBIAN=.tools/debian
 
 fetch_packages() { # fetch_packages PACKAGE…: download and unpack those that the machine lacks
@@ -53,6 +54,21 @@ install_artemis() {
   fetch_packages libaio1  # its journal's fastest kind, ASYNCIO, needs it
 }
 
+install_kafka() { # the server's jar and what it needs, with a log that goes to stderr
+  mkdir -p .tools/kafka
+  cat > .tools/kafka/pom.xml << EOF
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion><groupId>postroom</groupId><artifactId>kafka</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>$KAFKA_VERSION</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+  </dependencies>
+</project>
+EOF
+  mvn -q -B -f .tools/kafka/pom.xml dependency:copy-dependencies -DincludeScope=runtime \
+    -DoutputDirectory="$PWD/.tools/kafka/jars"
+}
+
 mkdir -p .tools
 for peer in "${@:-proton rabbitmq artemis}"; do
   for one in $peer; do
@@ -60,7 +76,8 @@ for peer in "${@:-proton rabbitmq artemis}"; do
       proton) install_once proton install_proton ;;
       rabbitmq) install_once rabbitmq install_rabbitmq ;;
       artemis) install_once artemis install_artemis ;;
-      *) echo "usage: tools/peers/install.sh [proton] [rabbitmq] [artemis]" >&2; exit 2 ;;
+      kafka) install_once kafka install_kafka ;;
+      *) echo "usage: tools/peers/install.sh [proton] [rabbitmq] [artemis] [kafka]" >&2; exit 2 ;;
     esac
   done
 done

@@ -21,7 +21,7 @@ LOOPBACK = "127.0.0.1"
 PROGRAM = Path(sys.executable).with_name("nats-server")
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that nobody listened on a moment ago."""
     with contextlib.ExitStack() as open_ones:
         probes = [open_ones.enter_context(socket.socket()) for _ in range(count)]
@@ -120,7 +120,7 @@ class NatsCluster:
         """`hosts`, `prefixes`: of each node its address, and what runs it; else all are on loopback;
         `settings`: further lines of their configuration."""
         hosts, prefixes = hosts or [LOOPBACK] * size, prefixes or [()] * size
-        ports = _free_ports(3 * size)
+        ports = free_ports(3 * size)
         routes = [f"{host}:{port}" for host, port in zip(hosts, ports[2 * size :], strict=True)]
         folder.mkdir(parents=True, exist_ok=True)
         self.nodes = [

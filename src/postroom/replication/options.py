@@ -1,6 +1,8 @@
 """Settings of a member, each with its unit. Described in docs/reference/configuration.md."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 LEAST_REPLICAS: Final = 3
@@ -8,6 +10,35 @@ LEAST_REPLICAS: Final = 3
 ALLOW_REPLICAS: Final = "few-replicas"
 ALLOW_SYNC: Final = "unsynced"
 """Dangerous settings of the engine that may be accepted by name."""
+
+
+class Engine(Enum):
+    """What keeps the log."""
+
+    NATS = "NATS"
+    KAFKA = "Kafka"
+
+
+SCHEMES: Final = {
+    "nats": Engine.NATS,
+    "tls": Engine.NATS,
+    "ws": Engine.NATS,
+    "wss": Engine.NATS,
+    "kafka": Engine.KAFKA,
+    "kafka+tls": Engine.KAFKA,
+}
+"""Of the servers' URLs; without one it is NATS."""
+
+
+def engine_of(servers: Iterable[str]) -> Engine:
+    """The engine that these URLs name. Raises ValueError where they don't name one, with or without TLS."""
+    schemes = {server.partition("://")[0] if "://" in server else "nats" for server in servers}
+    for scheme in sorted(schemes - set(SCHEMES)):
+        raise ValueError(f"{scheme}:// is no engine's: {', '.join(f'{name}://' for name in SCHEMES)}")
+    engines = {SCHEMES[scheme] for scheme in schemes}
+    if len(engines) > 1 or (engines == {Engine.KAFKA} and len(schemes) > 1):
+        raise ValueError(f"{', '.join(f'{scheme}://' for scheme in sorted(schemes))}: all are of one kind")
+    return engines.pop()
 
 
 @dataclass(frozen=True)
@@ -18,9 +49,11 @@ class ReplicationOptions:
     member: str
     stream: str = "postroom"
     replicas: int = LEAST_REPLICAS
-    """Of a stream that is made."""
+    """Of a stream, or a topic, that is made."""
     user: str = ""
     password_file: str = ""
+    sasl_mechanism: str = ""
+    """Of Kafka; empty: SCRAM-SHA-512."""
     credentials_file: str = ""
     tls_ca: str = ""
     tls_certificate: str = ""

@@ -17,7 +17,7 @@ from postroom.replication import member as member_module
 from postroom.replication.errors import EngineUnavailable, Overtaken
 from postroom.replication.folder_state import VERIFIERS_NAME
 from postroom.replication.member import EngineThread, Member
-from postroom.replication.options import ReplicationOptions
+from postroom.replication.options import Engine, ReplicationOptions, engine_of
 from postroom.server.configuration.config import Config
 from postroom.server.configuration.replication import ReplicationConfig
 from postroom.server.exits import Exit, StartError
@@ -179,13 +179,20 @@ def options_of(config: ReplicationConfig) -> ReplicationOptions:
 
 
 def _new_log(options: ReplicationOptions) -> "ReplicatedLog":
+    # Imported here: who isn't a member starts sooner, and needs no library for it.
+    engine = engine_of(options.servers)
     try:
-        # Imported here: who isn't a member starts sooner, and needs no library for it.
+        if engine is Engine.KAFKA:
+            from postroom.replication.kafka_log import KafkaLog
+
+            return KafkaLog(options)
         from postroom.replication.nats_log import NatsLog
+
+        return NatsLog(options)
     except ImportError as error:
-        what = f"[replication] needs a library that isn't here ({error.name}): pip install 'postroom[nats]'"
+        extra = f"pip install 'postroom[{engine.name.lower()}]'"
+        what = f"[replication] needs a library that isn't here ({error.name}): {extra}"
         raise StartError(Exit.CONFIGURATION, what) from error
-    return NatsLog(options)
 
 
 def stopped_by(failure: BaseException) -> bool:

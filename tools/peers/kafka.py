@@ -1,0 +1,200 @@
+"""A cluster of Apache Kafka on loopback, from the jars that ``tools/peers/install.sh kafka`` fetches.
+
+Each node is broker and controller (KRaft) in a process of its own, so that it can be killed, paused and
+started again.
+"""
+
+import base64
+import contextlib
+import signal
+import subprocess
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tools.peers.broker import TOOLS
+from tools.peers.nats import free_ports
+
+START_S = 120.0
+POLL_S = 0.1
+JARS = TOOLS / "kafka" / "jars"
+HEAP = "-Xmx256m"
+JAVA = [HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*"]
+
+
+@dataclass
+class Security:
+    """Of the clients' listeners: TLS, and who may sign in by SCRAM-SHA-512."""
+
+    key_store: Path
+    """PKCS #12 file with the nodes' certificate and key."""
+    store_password: str
+    user: str
+    password: str
+
+    def lines(self, name: str) -> str:
+        """Of the configuration of a listener with this name."""
+        return (
+            f"listener.security.protocol.map={name}:SASL_SSL,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+            f"ssl.keystore.type=PKCS12\nssl.keystore.location={self.key_store}\n"
+            f"ssl.keystore.password={self.store_password}\nssl.key.password={self.store_password}\n"
+            f"sasl.enabled.mechanisms=SCRAM-SHA-512\n"
+            f"listener.name.{name.lower()}.scram-sha-512.sasl.jaas.config="
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;\n"
+        )
+
+
+class KafkaNode:
+    """One server."""
+
+    def __init__(
+        self,
+        folder: Path,
+        number: int,
+        ports: tuple[int, int, int],
+        voters: dict[int, int],
+        security: Security | None,
+    ) -> None:
+        """`ports`: of clients, of the other brokers, of controllers; `voters`: all controllers' ports."""
+        self.name = f"k{number}"
+        self.client_port, internal_port, controller_port = ports
+        self._scheme = "kafka" if security is None else "kafka+tls"
+        self._internal_port = internal_port
+        self._file = folder / f"{self.name}.properties"
+        self._log = folder / f"{self.name}.log"
+        self._security = security
+        quorum = ",".join(f"{each}@127.0.0.1:{port}" for each, port in voters.items())
+        copies = min(3, len(voters))
+        clients = f"CLIENTS://127.0.0.1:{self.client_port},INTERNAL://127.0.0.1:{internal_port}"
+        protocols = (
+            security.lines("CLIENTS")
+            if security is not None
+            else "listener.security.protocol.map=CLIENTS:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+        )
+        self._file.write_text(
+            f"process.roles=broker,controller\nnode.id={number}\ncontroller.quorum.voters={quorum}\n"
+            f"listeners={clients},CONTROLLER://127.0.0.1:{controller_port}\nadvertised.listeners={clients}\n"
+            f"controller.listener.names=CONTROLLER\ninter.broker.listener.name=INTERNAL\n{protocols}"
+            f"log.dirs={folder / self.name}\noffsets.topic.replication.factor={copies}\n"
+            "offsets.topic.num.partitions=1\n"
+            f"transaction.state.log.replication.factor={copies}\nauto.create.topics.enable=false\n"
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """For members."""
+        return f"{self._scheme}://127.0.0.1:{self.client_port}"
+
+    @property
+    def internal_address(self) -> str:
+        """Without TLS and sign-in."""
+        return f"127.0.0.1:{self._internal_port}"
+
+    def format(self, cluster: str) -> "subprocess.Popen[bytes]":
+        """Begin to prepare its folder."""
+        command = ["java", *JAVA, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._file)]
+        if self._security is not None:
+            user, password = self._security.user, self._security.password
+            command += ["--add-scram", f"SCRAM-SHA-512=[name={user},password={password}]"]
+        with self._log.open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log)
+
+    def start(self) -> None:
+        """Start the process."""
+        with self._log.open("ab") as log:
+            command = ["java", *JAVA, "kafka.Kafka", str(self._file)]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Such as SIGSTOP and SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def text_of_log(self) -> str:
+        """What it has logged."""
+        return self._log.read_text() if self._log.exists() else ""
+
+
+class KafkaCluster:
+    """So many servers that know each other."""
+
+    def __init__(self, folder: Path, size: int = 3, security: Security | None = None) -> None:
+        ports = free_ports(3 * size)
+        voters = {at + 1: ports[2 * size + at] for at in range(size)}
+        folder.mkdir(parents=True, exist_ok=True)
+        self.nodes = [
+            KafkaNode(folder, at + 1, (ports[at], ports[size + at], ports[2 * size + at]), voters, security)
+            for at in range(size)
+        ]
+
+    @property
+    def urls(self) -> list[str]:
+        """For members."""
+        return [node.url for node in self.nodes]
+
+    @property
+    def monitoring(self) -> list[str]:
+        """URLs of all nodes' monitoring: there is none."""
+        return []
+
+    @property
+    def addresses(self) -> str:
+        """Of all nodes, without TLS and sign-in, for the library's clients."""
+        return ",".join(node.internal_address for node in self.nodes)
+
+    def wait(self) -> None:
+        """Until all nodes take part, and have what the others have."""
+        end_s = time.monotonic() + START_S
+        admin = AdminClient({"bootstrap.servers": self.addresses, "log_level": 0})
+        while True:
+            with contextlib.suppress(KafkaException):
+                if self._is_whole(admin):
+                    return
+            if time.monotonic() > end_s:
+                texts = "\n".join(node.text_of_log()[-1000:] for node in self.nodes)
+                raise RuntimeError(f"Kafka doesn't start: {texts}")
+            time.sleep(POLL_S)
+
+    def _is_whole(self, admin: AdminClient) -> bool:
+        if len(admin.describe_cluster(request_timeout=5).result().nodes) < len(self.nodes):
+            return False
+        topics = admin.list_topics(timeout=5).topics.values()
+        partitions = [partition for topic in topics for partition in topic.partitions.values()]
+        return all(len(each.isrs) == len(each.replicas) and each.leader >= 0 for each in partitions)
+
+    def __enter__(self) -> "KafkaCluster":
+        if not JARS.exists():
+            raise RuntimeError("Kafka is not installed; run: tools/peers/install.sh kafka")
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        formatting = [node.format(cluster) for node in self.nodes]
+        codes = [each.wait() for each in formatting]
+        if any(codes):
+            texts = "\n".join(node.text_of_log()[-1000:] for node in self.nodes)
+            raise RuntimeError(f"Kafka's folders can't be made: {texts}")
+        for node in self.nodes:
+            node.start()
+        try:
+            self.wait()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node in self.nodes:
+            node.kill()
