@@ -13,12 +13,12 @@ from postroom.ledger.verification.verification import Severity, verify
 from postroom.replication import active as active_module
 from postroom.replication import member as member_module
 from postroom.replication.entries import Kind, decode_entry
-from postroom.replication.errors import MemberRefused, Overtaken
+from postroom.replication.errors import EngineUnavailable, MemberRefused, Overtaken
 from postroom.replication.folder_state import STATE_NAME, FolderState
 from postroom.replication.log import MemberNote
 from postroom.spark.places.folder import FolderPlace
 from tests.ledger.workload import START_US, Snapshot, Workload, assert_bodies, assert_recovered
-from tests.replication.memory_log import MOST_BYTES, Stream
+from tests.replication.memory_log import MOST_BYTES, MemoryLog, Stream
 from tests.replication.unit import SMALL, Unit, engine_thread, first_active
 from tests.spark.real_ledgers import rows_of
 
@@ -201,6 +201,27 @@ def test_a_claim_whose_answer_is_lost_holds(tmp_path: Path) -> None:
         unit = Unit(thread, Stream(), tmp_path / "a", lost_answers=1)
         unit.wait_until_active()
         begun(unit.open_ledger())
+        unit.stop()
+
+
+def test_an_engine_that_does_not_answer_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unanswered, last = 3, MemoryLog.last
+
+    async def sometimes(log: MemoryLog) -> int:
+        nonlocal unanswered
+        if unanswered:
+            unanswered -= 1
+            raise EngineUnavailable("no answer")
+        return await last(log)
+
+    monkeypatch.setattr(MemoryLog, "last", sometimes)
+    monkeypatch.setattr(member_module, "RETRY_S", 0.01)
+    with engine_thread() as thread:
+        unit = Unit(thread, Stream(), tmp_path / "a")
+        unit.wait_until_active()
+        assert unanswered == 0
         unit.stop()
 
 

@@ -150,6 +150,10 @@ class Member:
         while True:
             try:
                 return await self._follow_in_folder()
+            except EngineUnavailable as error:
+                _LOG.warning("replication: waits for the engine: %s", error)
+                await asyncio.sleep(RETRY_S)
+                continue
             except (CopyNeeded, LedgerCorrupt) as error:
                 copies = copies + 1 if self._order.sequence < copied_at + FOLLOWED_ENTRIES else 1
                 if copies > MAX_COPIES or not self._may_copy():
