@@ -74,7 +74,7 @@ class NatsLog:
         self._client: Client | None = None
         self._context: JetStreamContext | None = None
         self._notes: KeyValue | None = None
-        self._told: Final[set[str]] = set()
+        self._reported: Final[set[str]] = set()
         """URLs of servers of which it was logged that they can't be asked."""
 
     async def open(self) -> None:
@@ -157,14 +157,14 @@ class NatsLog:
         if 2 * len(silent) >= len(options.monitoring):
             raise EngineUnavailable(f"NATS' monitoring at {_list(silent)}")
         # A minority may be gone: what the others acknowledge is on a majority.
-        new = {url: why for url, why in silent.items() if url not in self._told}
+        new = {url: why for url, why in silent.items() if url not in self._reported}
         if new:
             _LOG.warning(
                 "replication: NATS' monitoring at %s; it isn't known whether that server syncs what it"
                 " acknowledges: start it, and look at its sync_interval",
                 _list(new),
             )
-        self._told.update(new)
+        self._reported.update(new)
 
     async def _ensure_stream(self) -> None:
         options, context = self._options, self._js()
