@@ -54,6 +54,9 @@ REQUEST_S: Final = 3.0
 """One question to Kafka; then it is put again."""
 CONNECT_S: Final = 5.0
 """To find a node that is there."""
+SILENCE_S: Final = 5.0
+"""A producer that has reported nothing for so long is made anew, and a reader that has read nothing, and
+should have: the library's clients don't always find their way back to nodes that were away."""
 PAUSE_S: Final = 0.05
 """Before what failed is tried again."""
 THROUGH_BYTES: Final = "through-bytes"
@@ -180,8 +183,15 @@ class KafkaLog:
             before += len(entry)
             headers: dict[str, str | bytes | None] = {THROUGH_BYTES: b"%d" % before}
             sent.append(producer.send(self._options.stream, entry, headers=headers))
-        wait_s = until_s - asyncio.get_running_loop().time()
-        _, waiting = await asyncio.wait(sent, timeout=max(0.0, wait_s))
+        waiting = set(sent)
+        while waiting:
+            wait_s = min(until_s - asyncio.get_running_loop().time(), SILENCE_S)
+            pending = len(waiting)
+            _, waiting = await asyncio.wait(
+                waiting, timeout=max(0.0, wait_s), return_when=asyncio.FIRST_COMPLETED
+            )
+            if len(waiting) == pending:
+                break
         if waiting:
             await self._renew_producer()  # it gives them up
         answers = await asyncio.gather(*sent)
@@ -259,11 +269,17 @@ class KafkaLog:
                 )
             reader = PartitionReader(self._settings, self._options.stream, after)
             try:
+                read_s = asyncio.get_running_loop().time()
                 while True:
                     for message in await reader.next():
                         after = self._read(after, message)
                         yield after, message.value() or b""
-            except KafkaException:
+                        read_s = asyncio.get_running_loop().time()
+                    if asyncio.get_running_loop().time() > read_s + SILENCE_S:
+                        if await self.last() > after:
+                            break
+                        read_s = asyncio.get_running_loop().time()
+            except (KafkaException, EngineUnavailable):
                 await asyncio.sleep(PAUSE_S)
             finally:
                 await reader.close()
