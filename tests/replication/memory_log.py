@@ -81,11 +81,10 @@ class MemoryLog:
         return self.stream.trimmed + 1
 
     async def read(self, after: int) -> AsyncGenerator[tuple[int, bytes], None]:
-        after = max(after, self.stream.trimmed)
         while True:
             changed = self.stream.changed
-            while not self.is_cut and after < self.stream.last:
-                after += 1
+            while not self.is_cut and max(after, self.stream.trimmed) < self.stream.last:
+                after = max(after, self.stream.trimmed) + 1
                 yield after, self.stream.get(after)
             await changed.wait()
 

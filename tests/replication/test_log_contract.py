@@ -126,6 +126,18 @@ def test_a_stale_writer_is_told(logs: Logs) -> None:
     logs(act)
 
 
+def test_a_stale_writer_whose_place_was_trimmed_is_told(logs: Logs) -> None:
+    async def act(connect: Connect) -> None:
+        stale, other = await connect(), await connect()
+        await stale.append(0, [b"one"])
+        last = await other.append(1, [b"two", b"three", b"four"])
+        await other.trim(last - 1)
+        with pytest.raises(Overtaken):
+            await stale.append(1, [b"stale"])
+
+    logs(act)
+
+
 def test_of_two_that_append_at_once_one_is_let(logs: Logs) -> None:
     async def act(connect: Connect) -> None:
         both = [await connect(), await connect()]

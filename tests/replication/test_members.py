@@ -1,6 +1,8 @@
 """Followers, claims and take-overs on a log in memory, with real ledgers in real folders beside a model."""
 
+import contextlib
 import shutil
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from random import Random
 
@@ -13,7 +15,7 @@ from postroom.ledger.verification.verification import Severity, verify
 from postroom.replication import active as active_module
 from postroom.replication import member as member_module
 from postroom.replication.entries import Kind, decode_entry
-from postroom.replication.errors import EngineUnavailable, MemberRefused, Overtaken
+from postroom.replication.errors import CopyNeeded, EngineUnavailable, MemberRefused, Overtaken
 from postroom.replication.folder_state import STATE_NAME, FolderState
 from postroom.replication.log import MemberNote
 from postroom.spark.places.folder import FolderPlace
@@ -114,6 +116,51 @@ def test_a_stale_active_is_told_at_its_next_append(tmp_path: Path) -> None:
         assert_found(other.open_ledger(), snapshot)
         other.stop()
         stale.crash()
+
+
+def test_a_stale_active_from_whom_the_claim_was_trimmed_is_told(tmp_path: Path) -> None:
+    """By the gap alone: what comes behind it looks like entries of somebody else's that don't count."""
+    stream = Stream()
+    with engine_thread() as thread:
+        stale = Unit(thread, stream, tmp_path / "a", heartbeat_ms=600_000)
+        stale.wait_until_active()
+        ledger = stale.open_ledger()
+        work = begun(ledger)
+        work_on(ledger, work, 20)
+        other = Unit(thread, stream, tmp_path / "b")
+        other.wait_until_active()
+        thread.run(other.log.trim(other.member.sequence))
+        other.open_ledger()
+        work.step()
+        with pytest.raises(Overtaken, match="others have claimed the log, and trimmed it: "):
+            ledger.flush()
+        other.stop()
+        stale.crash()
+
+
+def test_a_follower_notices_what_was_trimmed_under_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hasn't read it yet, and was behind the log's beginning only when it had begun to read."""
+    stream, read = Stream(), MemoryLog.read
+
+    async def without_the_tenth(log: MemoryLog, after: int) -> AsyncGenerator[tuple[int, bytes], None]:
+        async with contextlib.aclosing(read(log, after)) as entries:
+            async for sequence, data in entries:
+                if sequence != 10:
+                    yield sequence, data
+
+    with engine_thread() as thread:
+        active = Unit(thread, stream, tmp_path / "a")
+        active.wait_until_active()
+        ledger = active.open_ledger()
+        work_on(ledger, begun(ledger), 200)
+        assert stream.last > 10
+        monkeypatch.setattr(MemoryLog, "read", without_the_tenth)
+        behind = Unit(thread, stream, tmp_path / "b")
+        with pytest.raises(CopyNeeded, match="read to entry 9, and goes on with entry 11"):
+            behind.wait_until_active()
+        active.stop()
 
 
 def test_what_is_cut_off_from_the_log_acknowledges_nothing(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from postroom.replication.entries import (
     parts_of_block,
     parts_of_file,
 )
-from postroom.replication.errors import EngineUnavailable, Overtaken
+from postroom.replication.errors import CopyNeeded, EngineUnavailable, Overtaken
 from postroom.replication.lag import Growth, Lag
 from postroom.replication.log import MemberNote, ReplicatedLog
 from postroom.replication.options import ReplicationOptions
@@ -123,10 +123,14 @@ class Active:
                 self._appended_bytes += sum(map(len, entries))
                 return
             except Overtaken:
-                await self._read_on()
+                try:
+                    await self._read_on()
+                except CopyNeeded as error:
+                    raise Overtaken(f"others have claimed the log, and trimmed it: {error}") from error
 
     async def _read_on(self) -> None:
-        """Read what others have appended behind us. Raises `Overtaken` if a claim is among it."""
+        """Read what others have appended behind us. Raises `Overtaken` if a claim is among it, `CopyNeeded`
+        if it isn't all there any more."""
         ours, last = self._order.claim, await self._log.last()
         async with contextlib.aclosing(self._log.read(self._order.sequence)) as entries:
             async for sequence, data in entries:

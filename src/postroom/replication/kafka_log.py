@@ -31,6 +31,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from postroom.replication.errors import (
+    COPY_ADVICE,
+    CopyNeeded,
     EngineRefused,
     EngineUnavailable,
     EntryDamaged,
@@ -263,10 +265,9 @@ class KafkaLog:
             if not has_begun:
                 after, has_begun = max(after, first - 1), True
             elif not first - 1 <= after <= last:
-                raise MemberRefused(
-                    f"the log was read to entry {after}, and has entries {first} to {last} now: start this"
-                    " member with a copy of another member's folder"
-                )
+                is_behind = after < first
+                what = f"the log was read to entry {after}, and has entries {first} to {last} now"
+                raise CopyNeeded(f"{what}: {COPY_ADVICE}") if is_behind else MemberRefused(what)
             reader = PartitionReader(self._settings, self._options.stream, after)
             try:
                 read_s = asyncio.get_running_loop().time()

@@ -31,6 +31,7 @@ from nats.js.api import (
     RetentionPolicy,
     StorageType,
     StreamConfig,
+    StreamInfo,
     StreamState,
 )
 from nats.js.errors import APIError, NotFoundError
@@ -256,6 +257,8 @@ class NatsLog:
         while True:
             try:
                 found = await self._entry(after + 1)
+                if found is None and (await self._stream_info()).state.first_seq > after + 1:
+                    raise Overtaken(f"entry {after + 1} of stream {self._options.stream} is trimmed already")
                 if found is not None:
                     if found != entry:
                         raise Overtaken(
@@ -291,7 +294,10 @@ class NatsLog:
 
     async def _state(self) -> StreamState:
         with self._of_stream():
-            return (await self._js().stream_info(self._options.stream)).state
+            return (await self._stream_info()).state
+
+    async def _stream_info(self) -> StreamInfo:
+        return await self._js().stream_info(self._options.stream)
 
     async def read(self, after: int) -> AsyncGenerator[tuple[int, bytes], None]:
         while True:

@@ -6,6 +6,7 @@ it, and if it stands under the claim in force; a claim needs the former alone.
 """
 
 from postroom.replication.entries import NO_CLAIM, Entry, Kind
+from postroom.replication.errors import COPY_ADVICE, CopyNeeded
 
 
 class LogOrder:
@@ -18,8 +19,14 @@ class LogOrder:
         """The claim in force."""
 
     def take(self, sequence: int, entry: Entry) -> bool:
-        """Read the next entry; whether it counts."""
-        knew = entry.after == self.sequence and sequence == self.sequence + 1
+        """Read the next entry; whether it counts.
+
+        Raises `CopyNeeded` if entries between are gone: what was in them isn't known, a claim perhaps.
+        """
+        if sequence != self.sequence + 1:
+            what = f"the log was read to entry {self.sequence}, and goes on with entry {sequence}"
+            raise CopyNeeded(f"{what}: {COPY_ADVICE}")
+        knew = entry.after == self.sequence
         self.sequence = sequence
         if not knew or (entry.kind is not Kind.CLAIM and entry.claim != self.claim):
             return False
