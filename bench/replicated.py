@@ -10,11 +10,13 @@ from pathlib import Path
 
 from tools.peers import Artemis, BrokerFailed, Postroom, RabbitMQ
 from tools.peers.broker import POLL_S, START_LIMIT_S
+from tools.peers.kafka import KafkaCluster
 from tools.peers.nats import NatsCluster
 from tools.peers.rabbitmq import QUORUM, QueueArguments
 
 from bench.contenders import Contender, Row
 
+Engine = NatsCluster | KafkaCluster
 NODES = 3
 IN_SYNC = "AMQ221024"
 """Artemis' number for a backup that has everything."""
@@ -29,14 +31,14 @@ def wait_until(what: str, is_so: Callable[[], bool]) -> None:
         time.sleep(POLL_S)
 
 
-def member(folder: Path, name: str, engine: NatsCluster) -> Postroom:
+def member(folder: Path, name: str, engine: Engine) -> Postroom:
     """A member of the queue manager whose log is there; not started yet."""
     made = Postroom(folder)
     made.configuration += replication(name, engine)
     return made
 
 
-def replication(name: str, engine: NatsCluster) -> str:
+def replication(name: str, engine: Engine) -> str:
     """That part of a member's configuration."""
     return (
         f"[replication]\nservers = {json.dumps(engine.urls)}\nmember = {json.dumps(name)}\n"
@@ -45,11 +47,11 @@ def replication(name: str, engine: NatsCluster) -> str:
 
 
 class ReplicatedPostroom(Postroom):
-    """The active one of two members, with the log on three nodes of NATS that sync what they acknowledge."""
+    """The active one of two members, with the log on three nodes that sync what they acknowledge."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, engine: Engine) -> None:
         super().__init__(folder)
-        self.engine = NatsCluster(folder / "nats", NODES)
+        self.engine = engine
         self.configuration += replication("a", self.engine)
         self.follower = member(folder / "follower", "b", self.engine)
         self._beside = ExitStack()
@@ -69,7 +71,8 @@ class ReplicatedPostroom(Postroom):
         self._beside.close()
 
     def settings(self) -> dict[str, str]:
-        return {"members": "2", "NATS nodes": str(NODES), "sync_interval": "always"}
+        synced = "sync_interval: always" if isinstance(self.engine, NatsCluster) else "flush.messages=1"
+        return {"members": "2", "nodes": f"{NODES}, {synced}"}
 
 
 class _Joining(RabbitMQ):
@@ -153,7 +156,16 @@ class ArtemisPair(Artemis):
 
 
 CONTENDERS = [
-    Contender("postroom-nats", ReplicatedPostroom, [Row("Postroom on NATS", "bench", "beside")]),
+    Contender(
+        "postroom-nats",
+        lambda folder: ReplicatedPostroom(folder, NatsCluster(folder / "nats", NODES)),
+        [Row("Postroom on NATS", "bench", "beside")],
+    ),
+    Contender(
+        "postroom-kafka",
+        lambda folder: ReplicatedPostroom(folder, KafkaCluster(folder / "kafka", NODES)),
+        [Row("Postroom on Kafka", "bench", "beside")],
+    ),
     Contender(
         "rabbitmq-cluster",
         lambda folder: RabbitMQCluster(folder, ("bench", "beside")),

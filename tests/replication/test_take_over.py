@@ -303,17 +303,14 @@ def test_members_are_listed_removed_and_handed_over_to(
     tmp_path: Path, nats: NatsCluster, stream: str
 ) -> None:
     http_port = free_port()
-    slow = "claim_after_ms = 60000\n"
-    with members(tmp_path, nats, stream, "abc", slow, f'[http]\naddress = "127.0.0.1:{http_port}"') as (
-        first,
-        second,
-        third,
-    ):
+    slow, known_as = "claim_after_ms = 60000\n", "amqp://a.example:5672"
+    of_first = f'urls = ["{known_as}"]\n[http]\naddress = "127.0.0.1:{http_port}"'
+    with members(tmp_path, nats, stream, "abc", slow, of_first) as (first, second, third):
         found = wait_for_members(first, {"a": "active", "b": "follower", "c": "follower"})
         metrics = urllib.request.urlopen(f"http://127.0.0.1:{http_port}/metrics", timeout=TIMEOUT_S).read()
         for member_labels in ('member="a",state="active"', 'member="c",state="follower"'):
             assert f"postroom_member_position{{{member_labels}}}" in metrics.decode()
-        assert found["a"]["urls"] == [first.url]
+        assert found["a"]["urls"] == [known_as]
         assert [found[name]["behind_s"] < TIMEOUT_S for name in "abc"] == [True] * 3
         assert "postroom_member_behind_seconds{" in metrics.decode()
         of_first, of_second = (
@@ -322,11 +319,11 @@ def test_members_are_listed_removed_and_handed_over_to(
         )
         assert (of_first["state"], of_first["members"]["c"]["state"]) == ("active", "follower")
         assert (of_second["state"], of_second["active_member"]) == ("following", "a")
-        assert of_second["active_urls"] == [first.url]
+        assert of_second["active_urls"] == [known_as]
         refused = CliRunner().invoke(main, ["status", "--data", str(second.folder), "--active"])
         assert (refused.exit_code, "it is following" in refused.output) == (1, True)
         assert re.search(r"Members \(3\)\n.*\n *a +active", run("top", "--once", "--url", first.url))
-        assert "active member:  a amqp://127.0.0.1" in run("status", "--data", str(second.folder))
+        assert f"active member:  a {known_as}" in run("status", "--data", str(second.folder))
         assert found["a"]["position"] > 0
         third.kill()
         assert "removed c" in run("member", "remove", "c", "--url", first.url)

@@ -34,11 +34,12 @@ class Membership:
     """One process' part in a queue manager of several members."""
 
     def __init__(self, config: Config, urls: list[str]) -> None:
-        """`urls`: where clients will find this member. Raises `StartError` where the engine's library isn't
+        """`urls`: what its listeners listen on. Raises `StartError` where the engine's library isn't
         here."""
         assert config.replication is not None
         self._options = options_of(config.replication)
         ledger_options = LedgerOptions(**msgspec.structs.asdict(config.ledger))
+        urls = config.replication.urls or urls
         self._member = Member(
             _new_log(self._options), self._options, config.data_folder, ledger_options, urls, self._keep_file
         )
@@ -175,6 +176,7 @@ def options_of(config: ReplicationConfig) -> ReplicationOptions:
         "monitoring": tuple(config.monitoring),
         "copy_from": tuple(config.copy_from),
     }
+    del values["urls"]
     return ReplicationOptions(**values)
 
 

@@ -29,6 +29,9 @@ class ReplicationConfig(Struct, frozen=True, forbid_unknown_fields=True):
     `kafka://10.0.0.1:9092` or `kafka+tls://kafka.example:9093`; one that answers is enough."""
     member: MemberName
     """This member's name; no two have the same."""
+    urls: list[Url] = []
+    """Where clients reach this member, such as `amqps://a.example:5671`, as `postroom member list` shows it;
+    empty: what its listeners listen on."""
     stream: MemberName = "postroom"
     """The stream of JetStream, or the topic of Kafka, which is made unless it exists; the queue manager's
     own. Beside it is one whose name ends with `-members`."""
