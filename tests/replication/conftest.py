@@ -8,6 +8,8 @@ import pytest
 from tools.peers.kafka import KafkaCluster
 from tools.peers.nats import NatsCluster
 
+from tests.replication.opening import PATIENCE_S
+
 _next = count()
 
 
@@ -27,3 +29,10 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 def stream() -> str:
     """A name that no other test uses."""
     return f"s{next(_next)}"
+
+
+@pytest.fixture
+def patient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much else the machine does, clients of Kafka aren't made anew meanwhile: what was on its way
+    would be there twice, which is right, and not what these tests expect."""
+    monkeypatch.setattr("postroom.replication.kafka_log.SILENCE_S", PATIENCE_S)

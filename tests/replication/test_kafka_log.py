@@ -14,6 +14,7 @@ from cryptography import x509
 from tools.peers.kafka import KafkaCluster, Security
 
 from postroom.ledger.errors import LedgerFailed
+from postroom.replication import kafka_log
 from postroom.replication.active import Active
 from postroom.replication.entries import Entry, Kind, Place, decode_entry, parts_of_block
 from postroom.replication.errors import EngineRefused, EngineUnavailable, MemberRefused, Overtaken
@@ -24,8 +25,14 @@ from postroom.replication.log import MemberNote
 from postroom.replication.options import ReplicationOptions
 from postroom.replication.order import LogOrder
 from tests.authority import Authority
+from tests.replication.opening import PATIENCE_S, open_log
 
-pytestmark = [pytest.mark.sockets, pytest.mark.peer, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.sockets,
+    pytest.mark.peer,
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("patient_clients"),
+]
 ADMIN_S = 60.0
 ENTRIES = [b"two", b"three", b"four"]
 Answer = asyncio.Future[int | KafkaError]
@@ -37,11 +44,13 @@ def options_of(kafka: KafkaCluster, stream: str, **others: object) -> Replicatio
 
 
 @asynccontextmanager
-async def opened(*all_options: ReplicationOptions) -> AsyncIterator[list[KafkaLog]]:
+async def opened(
+    *all_options: ReplicationOptions, patience_s: float = PATIENCE_S
+) -> AsyncIterator[list[KafkaLog]]:
     logs = [KafkaLog(options) for options in all_options]
     try:
         for log in logs:
-            await log.open()
+            await open_log(log, patience_s)
         yield logs
     finally:
         for log in logs:
@@ -177,7 +186,10 @@ def test_an_append_that_comes_late(kafka: KafkaCluster, stream: str, when: str) 
 
 
 @pytest.mark.long
-def test_an_engine_without_a_majority_acknowledges_nothing(kafka: KafkaCluster, stream: str) -> None:
+def test_an_engine_without_a_majority_acknowledges_nothing(
+    kafka: KafkaCluster, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_log, "SILENCE_S", 5.0)
 
     async def act() -> None:
         hasty = options_of(kafka, stream, stop_after_ms=2000)
@@ -208,9 +220,9 @@ def make_topic(
     admin.create_topics([new], operation_timeout=ADMIN_S)[topic].result(ADMIN_S)
 
 
-def open_once(*options: ReplicationOptions) -> None:
+def open_once(*options: ReplicationOptions, patience_s: float = PATIENCE_S) -> None:
     async def act() -> None:
-        async with opened(*options):
+        async with opened(*options, patience_s=patience_s):
             pass
 
     asyncio.run(act())
@@ -340,7 +352,7 @@ def test_nobody_there(tmp_path: Path, stream: str) -> None:
     with pytest.raises(
         EngineUnavailable, match=r"Kafka at kafka://127\.0\.0\.1:1: .*; start it, or name others"
     ):
-        open_once(ReplicationOptions(("kafka://127.0.0.1:1",), "a", stream))
+        open_once(ReplicationOptions(("kafka://127.0.0.1:1",), "a", stream), patience_s=0)
 
 
 def test_tls_and_sign_in(tmp_path: Path, stream: str) -> None:
@@ -368,7 +380,7 @@ def test_tls_and_sign_in(tmp_path: Path, stream: str) -> None:
 
         asyncio.run(act())
         with pytest.raises(EngineUnavailable, match=r"(?i)certificate verify failed|ssl"):
-            open_once(options_of(cluster, stream, **{**known, "tls_ca": ""}))
+            open_once(options_of(cluster, stream, **{**known, "tls_ca": ""}), patience_s=0)
         password.write_text("wrong")
         with pytest.raises(EngineRefused, match=r"doesn't let us in: .*Authentication failed"):
             open_once(options_of(cluster, stream, **known))

@@ -22,8 +22,13 @@ from postroom.replication.nats_log import NatsLog
 from postroom.replication.options import ReplicationOptions
 from postroom.replication.order import LogOrder
 from tests.replication.memory_log import MemoryLog, Stream
+from tests.replication.opening import open_log
 
-pytestmark = [pytest.mark.sockets, pytest.mark.timeout(400)]  # NATS takes up to 10 s to elect a leader
+pytestmark = [
+    pytest.mark.sockets,
+    pytest.mark.timeout(400),  # NATS takes up to 10 s to elect a leader
+    pytest.mark.usefixtures("patient_clients"),
+]
 Connect = Callable[[], Awaitable[ReplicatedLog]]
 
 
@@ -38,7 +43,7 @@ async def connections(open_one: Callable[[], ReplicatedLog]) -> AsyncIterator[Co
 
     async def connect() -> ReplicatedLog:
         opened.append(open_one())
-        await opened[-1].open()
+        await open_log(opened[-1])
         return opened[-1]
 
     try:

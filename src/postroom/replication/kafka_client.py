@@ -52,6 +52,8 @@ PRODUCER_ENTRIES: Final = 1 << 17
 """More than one append has."""
 READ_AT_ONCE: Final = 16
 """Entries that are handed over in one go."""
+ARRIVES_S: Final = 30.0
+"""Longer than any question's own time-out."""
 POLL_S: Final = 0.1
 """So often a thread looks whether it shall end."""
 
@@ -101,11 +103,19 @@ def has_port(address: str) -> bool:
     return urlsplit(f"//{address}").port is not None
 
 
-async def arrived(coming: "concurrent.futures.Future[T]") -> T:
-    """What the library's thread comes up with. Who is cancelled meanwhile leaves that alone."""
+async def arrived(coming: "concurrent.futures.Future[T]", most_s: float = ARRIVES_S) -> T:
+    """What the library's thread comes up with. Who is cancelled meanwhile leaves that alone.
+
+    Raises `KafkaException`, also where nothing has come for so long: the library forgets a question now and
+    then, whatever time-out it has.
+    """
     loop, is_there = asyncio.get_running_loop(), asyncio.Event()
     coming.add_done_callback(lambda _: call_soon(loop, is_there.set))
-    await is_there.wait()
+    try:
+        async with asyncio.timeout(most_s):
+            await is_there.wait()
+    except TimeoutError as error:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer")) from error
     return coming.result()
 
 

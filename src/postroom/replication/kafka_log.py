@@ -58,7 +58,8 @@ CONNECT_S: Final = 5.0
 """To find a node that is there."""
 SILENCE_S: Final = 5.0
 """A producer that has reported nothing for so long is made anew, and a reader that has read nothing, and
-should have: the library's clients don't always find their way back to nodes that were away."""
+should have; and a client whose question has no answer: the library's clients don't always find their way back
+to nodes that were away."""
 PAUSE_S: Final = 0.05
 """Before what failed is tried again."""
 THROUGH_BYTES: Final = "through-bytes"
@@ -106,7 +107,7 @@ class KafkaLog:
         if self._admin is None:
             self._settings = settings_of(options)
             try:
-                self._admin = AdminClient(dict(self._settings), error_cb=self._keep_error)
+                self._admin = self._new_admin()
             except KafkaException as error:
                 what = f"Kafka's client doesn't take the settings: {error.args[0].str()}"
                 raise EngineRefused(f"{what}; look at `tls_ca`, `tls_certificate`, `tls_key`") from error
@@ -138,6 +139,9 @@ class KafkaLog:
 
     def _new_producer(self) -> EntryProducer:
         return EntryProducer(self._settings, self._deadline_s, self._keep_error)
+
+    def _new_admin(self) -> AdminClient:
+        return AdminClient(dict(self._settings), error_cb=self._keep_error)
 
     def _open_admin(self) -> AdminClient:
         assert self._admin is not None, "the log isn't open"
@@ -242,7 +246,7 @@ class KafkaLog:
                     isolation_level=IsolationLevel.READ_UNCOMMITTED,
                     request_timeout=REQUEST_S,
                 )
-                offset: int = (await arrived(listed[partition])).offset
+                offset: int = (await arrived(listed[partition], 2 * REQUEST_S)).offset
                 if offset != OFFSET_INVALID:
                     return offset
                 failure = "no answer"  # so the library tells that the leader hasn't given one in time
@@ -253,7 +257,14 @@ class KafkaLog:
                     raise EngineRefused(f"Kafka at {servers} is older than 3.0: upgrade it") from error
             if asyncio.get_running_loop().time() > until_s:
                 raise EngineUnavailable(f"Kafka's topic {partition.topic} can't be reached: {failure}")
+            await self._renew_admin()
             await asyncio.sleep(PAUSE_S)
+
+    async def _renew_admin(self) -> None:
+        """As with producers and readers: see `SILENCE_S`."""
+        before = [self._open_admin()]
+        self._admin = self._new_admin()
+        await asyncio.to_thread(before.clear)  # the last reference: its threads end
 
     async def read(self, after: int) -> AsyncGenerator[tuple[int, bytes], None]:
         has_begun = False

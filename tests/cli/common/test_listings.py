@@ -51,6 +51,7 @@ OF_MESSAGES: Final = ("message list", "browse", "dlq list")
 ELSEWHERE: Final = {
     "store browse": "one message a line, no table",
     "member list": "of a replicated queue manager: tests/replication/test_take_over.py",
+    "status": "of one broker: tests/cli/broker/test_status.py",
     "token list": "of a file: tests/server/test_tokens.py",
     "pipeline status": "of tables: tests/pipeline",
 }
