@@ -1,5 +1,5 @@
-"""``python -m tests.replication``: three members on three NATS nodes, under traffic, lose one thing after the
-other; what the clients saw, and the ledgers of all members, are judged.
+"""``python -m tests.replication``: three members on three nodes of NATS or Kafka, under traffic, lose one
+thing after the other; what the clients saw, and the ledgers of all members, are judged.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.replication.run.acts import ACTS, IN_NAMESPACES
 from tests.replication.run.play import Run, play
+from tests.replication.run.stage import KAFKA, NATS
 
 
 def audited(run: Run) -> list[str]:
@@ -37,14 +38,15 @@ def main() -> int:
         metavar="FAULT",
         help=f"these before others by chance: {', '.join(dict.fromkeys([*ACTS, *IN_NAMESPACES]))}",
     )
+    parser.add_argument("--engine", choices=(NATS, KAFKA), default=NATS, help="that has the log")
     parser.add_argument(
         "--namespaces", action="store_true", help="each member and node in a network of its own; for root"
     )
     parser.add_argument("--without-audit", action="store_true", help="which needs Spark")
     parser.add_argument("--keep", type=Path, help="a folder for ledgers and logs; it stays")
     options = parser.parse_args()
-    if options.namespaces and os.geteuid() != 0:
-        parser.error("--namespaces is for root")
+    if options.namespaces and (os.geteuid() != 0 or options.engine != NATS):
+        parser.error("--namespaces is for root, and for NATS")
     if unknown := set(options.first) - set(IN_NAMESPACES if options.namespaces else ACTS):
         parser.error(f"these can't be played here: {', '.join(sorted(unknown))}")
     print(f"{options.take_overs} take-overs, seed {options.seed}", flush=True)
@@ -62,6 +64,7 @@ def main() -> int:
             goes_on,
             options.first,
             lambda text: print(text, flush=True),
+            options.engine,
             options.namespaces,
         )
         print(run.summary())

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -59,8 +60,12 @@ class KafkaNode:
         ports: tuple[int, int, int],
         voters: dict[int, int],
         security: Security | None,
+        doors: Mapping[str, tuple[int, int]],
+        settings: str,
     ) -> None:
-        """`ports`: of clients, of the other brokers, of controllers; `voters`: all controllers' ports."""
+        """`ports`: of clients, of the other brokers, of controllers; `voters`: all controllers' ports;
+        `doors`: further listeners, each with its port and the one that it tells clients; `settings`: further
+        lines of its configuration."""
         self.name = f"k{number}"
         self.client_port, internal_port, controller_port = ports
         self._scheme = "kafka" if security is None else "kafka+tls"
@@ -70,19 +75,23 @@ class KafkaNode:
         self._security = security
         quorum = ",".join(f"{each}@127.0.0.1:{port}" for each, port in voters.items())
         copies = min(3, len(voters))
-        clients = f"CLIENTS://127.0.0.1:{self.client_port},INTERNAL://127.0.0.1:{internal_port}"
+        internal = f"INTERNAL://127.0.0.1:{internal_port}"
+        clients = {"CLIENTS": (self.client_port, self.client_port), **doors}
+        listening, advertised = (
+            ",".join([*(f"{name}://127.0.0.1:{each[at]}" for name, each in clients.items()), internal])
+            for at in (0, 1)
+        )
+        plain = ",".join(f"{name}:PLAINTEXT" for name in (*clients, "INTERNAL", "CONTROLLER"))
         protocols = (
-            security.lines("CLIENTS")
-            if security is not None
-            else "listener.security.protocol.map=CLIENTS:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+            security.lines("CLIENTS") if security is not None else f"listener.security.protocol.map={plain}\n"
         )
         self._file.write_text(
             f"process.roles=broker,controller\nnode.id={number}\ncontroller.quorum.voters={quorum}\n"
-            f"listeners={clients},CONTROLLER://127.0.0.1:{controller_port}\nadvertised.listeners={clients}\n"
+            f"listeners={listening},CONTROLLER://127.0.0.1:{controller_port}\nadvertised.listeners={advertised}\n"
             f"controller.listener.names=CONTROLLER\ninter.broker.listener.name=INTERNAL\n{protocols}"
             f"log.dirs={folder / self.name}\noffsets.topic.replication.factor={copies}\n"
             "offsets.topic.num.partitions=1\n"
-            f"transaction.state.log.replication.factor={copies}\nauto.create.topics.enable=false\n"
+            f"transaction.state.log.replication.factor={copies}\nauto.create.topics.enable=false\n{settings}"
         )
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -131,12 +140,29 @@ class KafkaNode:
 class KafkaCluster:
     """So many servers that know each other."""
 
-    def __init__(self, folder: Path, size: int = 3, security: Security | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        size: int = 3,
+        security: Security | None = None,
+        doors: Mapping[str, Sequence[tuple[int, int]]] | None = None,
+        settings: str = "",
+    ) -> None:
+        """`doors`: further listeners of each node by name, their ports and what they tell clients;
+        `settings`: further lines of the nodes' configuration."""
         ports = free_ports(3 * size)
         voters = {at + 1: ports[2 * size + at] for at in range(size)}
         folder.mkdir(parents=True, exist_ok=True)
         self.nodes = [
-            KafkaNode(folder, at + 1, (ports[at], ports[size + at], ports[2 * size + at]), voters, security)
+            KafkaNode(
+                folder,
+                at + 1,
+                (ports[at], ports[size + at], ports[2 * size + at]),
+                voters,
+                security,
+                {name: of_nodes[at] for name, of_nodes in (doors or {}).items()},
+                settings,
+            )
             for at in range(size)
         ]
 

@@ -16,7 +16,7 @@ from postroom.spark.places.folder import FolderPlace
 from tests.replication.run.account import Account
 from tests.replication.run.acts import ACTS, IN_NAMESPACES, listed, wait_for_followers
 from tests.replication.run.branches import Branches
-from tests.replication.run.stage import Failed, Stage
+from tests.replication.run.stage import NATS, Failed, Stage
 from tests.replication.run.store import StoreVerbs
 from tests.replication.run.traffic import Mover, Receiver, Sender, Traffic, TransactedSender
 from tests.spark.real_ledgers import rows_of
@@ -63,6 +63,7 @@ def play(
     goes_on: Callable[[Run], bool],
     names: Sequence[str] = (),
     progress: Callable[[str], None] = lambda text: None,
+    engine: str = NATS,
     in_namespaces: bool = False,
 ) -> Run:
     """Faults `names`, one after the other, then others by chance, while `goes_on`. Stops at the first
@@ -72,7 +73,10 @@ def play(
         run.accounts[queue] = Account(queue, run.problems, is_ordered=queue != "branches")
     with suppress(Failed):
         try:
-            with Stage(folder, run.problems, in_namespaces) as stage, _traffic(stage, run, seed) as traffic:
+            with (
+                Stage(folder, run.problems, engine, in_namespaces) as stage,
+                _traffic(stage, run, seed) as traffic,
+            ):
                 try:
                     _rounds(stage, traffic, run, chance, goes_on, list(names), progress)
                     _drain(stage, traffic, run)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -79,12 +79,13 @@ class Relay:
 class Relays:
     """Between each member and each node, in a thread of their own."""
 
-    def __init__(self, members: str, node_ports: list[int]) -> None:
+    def __init__(self, ports: Mapping[str, Sequence[int]]) -> None:
+        """`ports`: of the nodes, by member."""
         self._loop: Final = asyncio.new_event_loop()
         self._thread: Final = threading.Thread(target=self._loop.run_forever, name="relays")
         self._thread.start()
         self._of: Final[dict[str, list[Relay]]] = {}
-        for member in members:
+        for member, node_ports in ports.items():
             self._of[member] = [self._run(self._started(port)) for port in node_ports]
 
     async def _started(self, port: int) -> Relay:
@@ -95,9 +96,9 @@ class Relays:
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def urls(self, member: str) -> list[str]:
+    def ports(self, member: str) -> list[int]:
         """Where that member finds the nodes."""
-        return [f"nats://127.0.0.1:{relay.port}" for relay in self._of[member]]
+        return [relay.port for relay in self._of[member]]
 
     def cut(self, member: str) -> None:
         """From now on nothing arrives, in either direction."""

@@ -1,4 +1,6 @@
-"""Three members on three NATS nodes, each member's way to each node through a relay; who keeps them up."""
+"""Three members on three nodes of an engine, each member's way to each node through a relay; who keeps them
+up.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from tools.peers.nats import NatsCluster
+from tools.peers.kafka import KafkaCluster
+from tools.peers.nats import NatsCluster, free_ports
 
 from postroom.server.exits import Exit
 from tests.clients.broker import BrokerProcess
@@ -29,6 +32,10 @@ POLL_S: Final = 0.05
 PATIENCE_S: Final = 180.0
 """For anything that a member, a node or a client has to come to."""
 CONNECT_S: Final = 1.0
+NATS, KAFKA = "nats", "kafka"
+STOP_AFTER_MS: Final = {NATS: 15_000, KAFKA: 30_000}
+SOONER: Final = "broker.session.timeout.ms=4000\nreplica.lag.time.max.ms=6000\n"
+"""Kafka does without a node that is gone, or doesn't keep up, earlier than by its defaults (9 and 30 s)."""
 CONFIG: Final = """
 [[listen]]
 address = "{{address}}"
@@ -40,6 +47,7 @@ servers = {servers}
 monitoring = {monitoring}
 member = "{member}"
 heartbeat_ms = 300
+stop_after_ms = {stop_after_ms}
 claim_after_ms = 1500
 [queue_defaults]
 redelivery_delay_ms = 0
@@ -56,6 +64,21 @@ name = "branches"
 [[queue]]
 name = "stored"
 """
+
+
+def _on_nats(folder: Path) -> tuple[NatsCluster, Relays]:
+    cluster = NatsCluster(folder / "nats", len(NODES))
+    return cluster, Relays({name: [node.client_port for node in cluster.nodes] for name in NAMES})
+
+
+def _on_kafka(folder: Path) -> tuple[KafkaCluster, Relays]:
+    """Kafka tells clients where its nodes are: each member has a listener of its own at each of them, which
+    tells it the relay."""
+    found = free_ports(len(NAMES) * len(NODES))
+    ports = {name: found[at :: len(NAMES)] for at, name in enumerate(NAMES)}
+    relays = Relays(ports)
+    doors = {f"OF_{name.upper()}": list(zip(ports[name], relays.ports(name), strict=True)) for name in NAMES}
+    return KafkaCluster(folder / "kafka", len(NODES), doors=doors, settings=SOONER), relays
 
 
 class Failed(Exception):
@@ -136,25 +159,34 @@ class Stage:
     as a supervisor does.
     """
 
-    def __init__(self, folder: Path, problems: list[str], in_namespaces: bool = False) -> None:
-        """`in_namespaces`: with a place of its own for each, which takes root; else with relays."""
+    def __init__(
+        self, folder: Path, problems: list[str], engine: str = NATS, in_namespaces: bool = False
+    ) -> None:
+        """`in_namespaces`: with a place of its own for each, which takes root and NATS; else with relays."""
         self.folder: Final = folder
         self.problems: Final = problems
         self.namespaces: Final = Namespaces(NAMES, NODES) if in_namespaces else None
-        if self.namespaces is not None:
-            hosts = [self.namespaces.host(node) for node in NODES]
-            commands = [self.namespaces.command(node) for node in NODES]
-            self.cluster = NatsCluster(folder / "nats", len(NODES), hosts, commands)
-            self.ways: Ways = self.namespaces
-        else:
-            self.cluster = NatsCluster(folder / "nats", len(NODES))
-            self.ways = Relays(NAMES, [node.client_port for node in self.cluster.nodes])
         self.exits: Final[Counter[str]] = Counter()
         """How members ended by themselves."""
         self.members: Final = []
+        self.cluster: Final[NatsCluster | KafkaCluster]
+        self.ways: Final[Ways]
+        if self.namespaces is not None:
+            hosts = [self.namespaces.host(node) for node in NODES]
+            commands = [self.namespaces.command(node) for node in NODES]
+            self.cluster, self.ways = (
+                NatsCluster(folder / "nats", len(NODES), hosts, commands),
+                self.namespaces,
+            )
+            servers = dict.fromkeys(NAMES, self.cluster.urls)
+        else:
+            self.cluster, self.ways = _on_nats(folder) if engine == NATS else _on_kafka(folder)
+            servers = {
+                name: [f"{engine}://127.0.0.1:{port}" for port in self.ways.ports(name)] for name in NAMES
+            }
         for name in NAMES:
-            servers = self.ways.urls(name) if isinstance(self.ways, Relays) else self.cluster.urls
-            config = CONFIG.format(member=name, servers=servers, monitoring=self.cluster.monitoring)
+            values = {"servers": servers[name], "monitoring": self.cluster.monitoring, "member": name}
+            config = CONFIG.format(stop_after_ms=STOP_AFTER_MS[engine], **values)
             self.members.append(MemberProcess(folder, name, config, self.namespaces))
 
     @property
