@@ -5,17 +5,23 @@ from pathlib import Path
 import pytest
 
 from tests.replication.run.play import play
+from tests.replication.run.stage import KAFKA, NATS
 
-FAULTS = ("kill active", "pause active", "hand over", "cut active for a while", "full disk of active")
+FAULTS = {
+    NATS: ("kill active", "pause active", "hand over", "cut active for a while", "full disk of active"),
+    KAFKA: ("kill active", "pause active", "cut active for a while"),
+}
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(600)]
 
 
-def test_promises_survive_take_overs(tmp_path: Path) -> None:
-    run = play(tmp_path, seed=1, goes_on=lambda run: False, names=FAULTS)
+@pytest.mark.parametrize("engine", [NATS, pytest.param(KAFKA, marks=pytest.mark.peer)])
+def test_promises_survive_take_overs(tmp_path: Path, engine: str) -> None:
+    faults = FAULTS[engine]
+    run = play(tmp_path, seed=1, goes_on=lambda run: False, names=faults, engine=engine)
     assert run.problems == []
-    assert set(run.rounds) == set(FAULTS)
-    assert run.take_overs >= len(FAULTS) - 1  # a member may be active again by the end of its round
+    assert set(run.rounds) == set(faults)
+    assert run.take_overs >= len(faults) - 1  # a member may be active again by the end of its round
     assert run.recovered
     for account in run.accounts.values():
         assert account.answered
