@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -91,7 +92,8 @@ class _Joining(RabbitMQ):
         shared = {name: self._first.environment()[name] for name in ("HOME", "ERL_EPMD_PORT")}
         return {**super().environment(), **shared, "RABBITMQ_NODENAME": self._node}
 
-    def helpers(self) -> list[object]:  # type: ignore[override]
+    def helpers(self) -> list[subprocess.Popen[bytes]]:
+        """The first node's port mapper serves all."""
         return []
 
 
@@ -113,7 +115,6 @@ class RabbitMQCluster(RabbitMQ):
         super().start(wait)
         for each in self._others:
             each.start()
-            self._helpers.append(each.process)  # type: ignore[arg-type]
         wait_until("three nodes of RabbitMQ", self._are_together)
         self.queues = self._arguments
         definitions = self.folder / "queues.json"

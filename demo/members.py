@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import socket
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
-from tools.peers.nats import NatsCluster
+from tools.peers.nats import NatsCluster, free_ports
 
 from demo.broker import Broker
 from demo.narrator import Narrator
@@ -42,7 +41,7 @@ class Members:
     """The members, on three NATS nodes; the first is active, the others follow."""
 
     def __init__(self, out: Path) -> None:
-        ports = _free_ports(2 * len(NAMES))
+        ports = free_ports(2 * len(NAMES))
         with ExitStack() as stack:
             nats = stack.enter_context(NatsCluster(out / "nats"))
             self.all: list[Broker] = []
@@ -159,10 +158,3 @@ class TakeOver(Narrator):
                 self._pause_s = time.monotonic() - self._killed_s
             if is_sent and not batch:
                 return
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listened on a moment ago."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [probe.getsockname()[1] for probe in probes]

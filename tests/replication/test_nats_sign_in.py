@@ -100,6 +100,13 @@ def test_a_wrong_password_is_refused(
         append_one(options(with_tls, "tls", **{**signed_in, "password_file": str(wrong)}))
 
 
+def test_a_password_that_cannot_be_read_is_refused(
+    tmp_path: Path, with_tls: NatsCluster, signed_in: dict[str, Any]
+) -> None:
+    with pytest.raises(EngineRefused, match="the password of NATS's user ann can't be read"):
+        append_one(options(with_tls, "tls", **{**signed_in, "password_file": str(tmp_path / "none")}))
+
+
 def test_a_server_of_another_authority_is_refused(
     tmp_path: Path, with_tls: NatsCluster, signed_in: dict[str, Any]
 ) -> None:

@@ -10,7 +10,6 @@ import concurrent.futures
 import contextlib
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,8 +23,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from postroom.replication.errors import EngineRefused
-from postroom.replication.options import ReplicationOptions
+from postroom.replication.options import ReplicationOptions, read_password
 
 PARTITION: Final = 0
 """The only one of each topic."""
@@ -82,13 +80,8 @@ def settings_of(options: ReplicationOptions) -> Settings:
     protocol = "SSL" if scheme == "kafka+tls" else "PLAINTEXT"
     if options.user:
         protocol = f"SASL_{protocol}"
-        try:
-            password = Path(options.password_file).read_text().rstrip("\n")
-        except OSError as error:
-            what = f"the password of Kafka's user {options.user} can't be read: {error}; name its file"
-            raise EngineRefused(what) from error
         settings["sasl.mechanism"] = options.sasl_mechanism or MECHANISM
-        settings["sasl.username"], settings["sasl.password"] = options.user, password
+        settings["sasl.username"], settings["sasl.password"] = options.user, read_password(options)
     settings["security.protocol"] = protocol
     if options.tls_ca:
         settings["ssl.ca.location"] = options.tls_ca

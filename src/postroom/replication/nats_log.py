@@ -13,7 +13,6 @@ import logging
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -40,7 +39,13 @@ from nats.js.kv import KeyValue
 from postroom.replication.cancelling import cancel
 from postroom.replication.errors import EngineRefused, EngineUnavailable, Overtaken
 from postroom.replication.log import MemberNote
-from postroom.replication.options import ALLOW_REPLICAS, ALLOW_SYNC, LEAST_REPLICAS, ReplicationOptions
+from postroom.replication.options import (
+    ALLOW_REPLICAS,
+    ALLOW_SYNC,
+    LEAST_REPLICAS,
+    ReplicationOptions,
+    read_password,
+)
 
 EXPECTED: Final = "Nats-Expected-Last-Sequence"
 WRONG_LAST_SEQUENCE: Final = 10071
@@ -143,7 +148,7 @@ class NatsLog:
             wanted["user_credentials"] = options.credentials_file
         if options.user:
             wanted["user"] = options.user
-            wanted["password"] = Path(options.password_file).read_text().rstrip("\n")
+            wanted["password"] = read_password(options)
         if options.tls_ca or options.tls_certificate:
             context = ssl.create_default_context(cafile=options.tls_ca or None)
             if options.tls_certificate:

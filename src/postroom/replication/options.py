@@ -3,7 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Final
+
+from postroom.replication.errors import EngineRefused
 
 LEAST_REPLICAS: Final = 3
 """With fewer, a node that is lost takes the log, or its availability, with it."""
@@ -78,3 +81,13 @@ class ReplicationOptions:
     """File with a token that opens `replicate` there."""
     copy_tls_ca: str = ""
     """Authorities of those URLs' certificates; empty: the system's."""
+
+
+def read_password(options: ReplicationOptions) -> str:
+    """Of the engine's user. Raises `EngineRefused` where its file can't be read."""
+    try:
+        return Path(options.password_file).read_text().rstrip("\n")
+    except OSError as error:
+        engine = engine_of(options.servers).value
+        what = f"the password of {engine}'s user {options.user} can't be read: {error}; name its file"
+        raise EngineRefused(what) from error

@@ -239,6 +239,20 @@ async def _run(
     loop.add_signal_handler(signal.SIGHUP, service.command, reloader.reload)
     if membership is not None:
         service.command(reloader.reload)  # it may have followed for long
+    _show_active(door, loop, ledger, service.urls(), membership)
+    _announce(config, service, ledger, served)
+    await service.ended.wait()
+    if service.failure is not None:
+        return _exit_of(service.failure)
+    log(logging.INFO, "stopping")
+    await service.stop()
+    message_log.stop()
+    log(logging.INFO, "stopped")
+    return Exit.STOPPED
+
+
+def _announce(config: Config, service: Service, ledger: Ledger, served: list[str]) -> None:
+    """Say that the broker is there; `served`: where it takes HTTP."""
     log(
         logging.INFO,
         "started",
@@ -250,17 +264,8 @@ async def _run(
         ledger=ledger.ledger_id,
         epoch=ledger.epoch,
     )
-    _show_active(door, loop, ledger, service.urls(), membership)
     for url in service.urls():
         # On standard output, for whoever started the process and waits for it; logs go to standard error.
         print(f"listening on {url}", flush=True)
     for url in served:
         print(f"serving {url}", flush=True)
-    await service.ended.wait()
-    if service.failure is not None:
-        return _exit_of(service.failure)
-    log(logging.INFO, "stopping")
-    await service.stop()
-    message_log.stop()
-    log(logging.INFO, "stopped")
-    return Exit.STOPPED

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from postroom.cli.common.broker_connection import connected, json_option, url_option
+from postroom.cli.common.broker_connection import connected, json_option, requested, url_option
 from postroom.cli.common.switches import show_statistics
 from postroom.cli.common.tables import show_rows, shown
 from postroom.cli.groups import Group
@@ -62,8 +62,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 @url_option
 def close_connection(name: str, url: str) -> None:
     """Close the connection NAME (its remote address); what it held goes back."""
-    with connected(url) as opened:
-        opened.create_management().request("CLOSE", kind=CONNECTION_TYPE, name=name)
+    requested(url, "CLOSE", CONNECTION_TYPE, name)
     click.echo(f"closed {name}")
 
 
@@ -72,6 +71,5 @@ def close_connection(name: str, url: str) -> None:
 @url_option
 def reset_connection(name: str, url: str) -> None:
     """Begin the counters of the connection NAME (its remote address) at 0 again."""
-    with connected(url) as opened:
-        opened.create_management().request("RESET-STATISTICS", kind=CONNECTION_TYPE, name=name)
+    requested(url, "RESET-STATISTICS", CONNECTION_TYPE, name)
     click.echo(f"reset {name}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from postroom.cli.common.broker_connection import connected, json_option, url_option
+from postroom.cli.common.broker_connection import connected, json_option, requested, url_option
 from postroom.cli.common.tables import show_rows
 from postroom.cli.groups import Group
 from postroom.model.entity_types import MEMBER_TYPE
@@ -49,8 +49,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 @url_option
 def hand_over(name: str, url: str) -> None:
     """Have the active member end in order, and the member NAME go on."""
-    with connected(url) as connection:
-        connection.create_management().request("HAND-OVER", kind=MEMBER_TYPE, name=name)
+    requested(url, "HAND-OVER", MEMBER_TYPE, name)
     click.echo(f"hands over to {name}")
 
 
@@ -59,6 +58,5 @@ def hand_over(name: str, url: str) -> None:
 @url_option
 def remove_member(name: str, url: str) -> None:
     """Forget the member NAME, which won't come back: the log needn't keep what it hasn't read."""
-    with connected(url) as connection:
-        connection.create_management().request("DELETE", kind=MEMBER_TYPE, name=name)
+    requested(url, "DELETE", MEMBER_TYPE, name)
     click.echo(f"removed {name}")

@@ -161,6 +161,12 @@ def connected(url: str, name: str = "") -> Iterator[Connection]:
         raise BrokerError(_description(error)) from error
 
 
+def requested(url: str, operation: str, kind: str, name: str, hint: str = "") -> dict[str, Any]:
+    """What the broker answers to one request about the thing NAME of that kind; ``hint``: see `connected`."""
+    with connected(url, hint) as connection:
+        return connection.create_management().request(operation, kind=kind, name=name).attributes()
+
+
 def why_not_connected(error: JMSException, brokers: tuple[BrokerUrl, ...]) -> str:
     """One line. ``error`` is what the client raised instead of connecting to one of ``brokers``."""
     places = " or ".join(str(each).partition("://")[2] for each in brokers)

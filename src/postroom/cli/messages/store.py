@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from postroom.cli.common.broker_connection import EXIT_NOTHING, connected, json_option, url_option
+from postroom.cli.common.broker_connection import EXIT_NOTHING, connected, json_option, requested, url_option
 from postroom.cli.common.message_files import message_fields
 from postroom.cli.common.message_selection import id_text, id_value
 from postroom.cli.common.names import check_there
@@ -301,6 +301,5 @@ def end_holder(holder: str, url: str, as_json: bool) -> None:
 
     The ledger says that it was you.
     """
-    with connected(url) as connection:
-        reply = connection.create_management().request("END", kind=STORE_HOLDER_TYPE, name=holder)
-    _done("gave back", int(str(reply.attributes()["count"])), as_json)
+    ended = requested(url, "END", STORE_HOLDER_TYPE, holder)
+    _done("gave back", int(str(ended["count"])), as_json)

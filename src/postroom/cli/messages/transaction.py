@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from postroom.cli.common.broker_connection import EXIT_BROKER, connected, json_option, url_option
+from postroom.cli.common.broker_connection import EXIT_BROKER, connected, json_option, requested, url_option
 from postroom.cli.common.tables import age_s, show_one, show_rows, shown
 from postroom.cli.groups import Group
 from postroom.model.entity_types import BRANCH_TYPE, TRANSACTION_TYPE
@@ -57,9 +57,7 @@ def _decision(verb: str, operation: str, done: str, text: str) -> click.Command:
     @url_option
     @json_option
     def command(xid: str, url: str, as_json: bool) -> None:
-        with connected(url) as connection:
-            reply = connection.create_management().request(operation, kind=BRANCH_TYPE, name=xid)
-        _show(reply.attributes(), xid, done, as_json)
+        _show(requested(url, operation, BRANCH_TYPE, xid), xid, done, as_json)
 
     return command
 

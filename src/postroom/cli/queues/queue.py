@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from postroom.cli.common.broker_connection import connected, json_option, url_option
+from postroom.cli.common.broker_connection import json_option, requested, url_option
 from postroom.cli.common.definitions import add_alter, add_create, add_delete, add_list
 from postroom.cli.common.descriptions import show_command
 from postroom.cli.common.switches import add_switches
@@ -63,7 +63,5 @@ queue.add_command(show_command(QUEUE_TYPE, "queue"))
 @json_option
 def purge_queue(name: str, url: str, as_json: bool) -> None:
     """Remove the messages on the queue NAME that nobody holds."""
-    with connected(url, name) as connection:
-        reply = connection.create_management().request("PURGE", kind=QUEUE_TYPE, name=name)
-    purged = reply.attributes().get("purged")
+    purged = requested(url, "PURGE", QUEUE_TYPE, name, hint=name).get("purged")
     click.echo(json.dumps({"purged": purged}) if as_json else f"purged {purged} messages from {name}")
