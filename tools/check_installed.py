@@ -23,7 +23,7 @@ LOADED_BY = ("pytest",)
 """What imports modules of ours itself, and is no requirement."""
 
 
-IMPORTED_AS = {"pyjwt": "jwt"}
+IMPORTED_AS = {"confluent-kafka": "confluent_kafka", "nats-py": "nats", "pyjwt": "jwt"}
 """Packages that are imported by another name than they are installed by."""
 
 
@@ -36,7 +36,7 @@ def brought_by_extras() -> dict[str, set[str]]:
     brought: dict[str, set[str]] = {}
     for requirement in metadata.requires("postroom") or []:
         extra = re.search(r"""extra == ['"](\w+)['"]""", requirement)
-        name = re.match(r"\w+", requirement)
+        name = re.match(r"[\w.-]+", requirement)
         if extra and name:
             brought.setdefault(extra[1], set()).add(IMPORTED_AS.get(name[0], name[0]))
     return brought
