@@ -48,6 +48,7 @@ class FakeBroker:
     def __init__(self) -> None:
         self.users = {"": ""}
         """Who may come in, with which password; "" is ANONYMOUS."""
+        self.mechanisms = [ANONYMOUS, PLAIN]
         self.refused: dict[str | None, Error] = {}
         """Addresses whose links are refused, and why."""
         self.refuse_open: Error | None = None
@@ -140,7 +141,7 @@ class Peer(asyncio.Protocol):
             ConnectionOptions(
                 server=True,
                 container_id="fake",
-                sasl_mechanisms=[ANONYMOUS, PLAIN],
+                sasl_mechanisms=broker.mechanisms,
                 max_frame_size_bytes=broker.max_frame_size_bytes,
                 max_sessions=broker.max_sessions,
                 idle_timeout_ms=broker.idle_timeout_ms,

@@ -262,6 +262,7 @@ class Member:
         state = follower.begins_with(self._log.identity)
         self._order = LogOrder(state.sequence, bytes.fromhex(state.claim))
         await self._check_reach()
+        await self._find_active()
         silence_s = self._silence_s() if await self._log.last() else 0.0
         self.read_s = heard_s = time.monotonic()
         noted_s = 0.0
@@ -309,6 +310,13 @@ class Member:
                 f"{self._folder} has followed the log to entry {has}, and the log begins with entry {first}:"
                 f" {COPY_ADVICE}"
             )
+
+    async def _find_active(self) -> None:
+        """By what members say of themselves: the claim may lie before what this folder reads."""
+        notes = [note for note in await self._log.notes() if note.state == ACTIVE]
+        if notes and not self.active_member:
+            latest = max(notes, key=lambda note: note.time_us)
+            self.active_member, self.active_urls = latest.member, latest.urls
 
     def _take(self, follower: Follower, sequence: int, data: bytes) -> float:
         """One entry; how long a silence behind it may be, in seconds."""

@@ -78,6 +78,10 @@ class Membership:
         log(logging.INFO, "active", member=self._options.member, stream=self._options.stream)
         return True
 
+    def active_urls(self) -> list[str]:
+        """Where clients reach the active member, while this one follows; empty where none is known."""
+        return self._member.active_urls
+
     def open_ledger(self, now_us: int) -> Ledger:
         """As `Ledger.open`, of the folder that is the active member's."""
         self._ledger = self._member.open_ledger(self._thread, now_us)
@@ -176,7 +180,7 @@ def options_of(config: ReplicationConfig) -> ReplicationOptions:
         "monitoring": tuple(config.monitoring),
         "copy_from": tuple(config.copy_from),
     }
-    del values["urls"]
+    del values["urls"], values["redirect"]
     return ReplicationOptions(**values)
 
 

@@ -34,6 +34,7 @@ from postroom.server.connection.message_log import MessageLogWriter, is_wanted
 from postroom.server.exits import Exit, StartError
 from postroom.server.http.http_service import Http, tokens_file
 from postroom.server.listening.listeners import Listener
+from postroom.server.listening.redirection import Redirection
 from postroom.server.listening.service import Service
 from postroom.server.logs import log
 from postroom.server.membership import Membership, stopped_by
@@ -160,11 +161,14 @@ async def _serve_as_member(
     config: Config, listeners: list[Listener], http: Http, read: Callable[[], Config], door: StatusDoor
 ) -> Exit:
     """The same for one member of several: first it follows, then it is the active one."""
+    assert config.replication is not None
     membership = Membership(config, [url for listener in listeners for url in listener.bound_urls()])
     door.report = membership.report
-    if not await membership.follow():
-        http.stop()
-        return Exit.STOPPED
+    redirected = listeners if config.replication.redirect else []
+    async with Redirection(config, redirected, membership.active_urls):
+        if not await membership.follow():
+            http.stop()
+            return Exit.STOPPED
     try:
         ledger = open_ledger(config, membership.open_ledger)
         try:

@@ -9,7 +9,10 @@ import threading
 
 import pytest
 
+from postroom.amqp.encoding.types import Symbol
+from postroom.amqp.extensions import ESTABLISHMENT_FAILED
 from postroom.amqp.frames.performatives import Error
+from postroom.amqp.frames.sasl import ANONYMOUS
 from postroom.client import (
     AcknowledgeMode,
     ConnectionLostException,
@@ -22,6 +25,7 @@ from postroom.client import (
     sync,
 )
 from postroom.client.aio import ConnectionFactory
+from postroom.client.exceptions import ConnectionRedirectedException
 from tests.certificates import Certificate
 from tests.client.fake_broker import FakeBroker, asynchronous, tls_broker
 
@@ -117,6 +121,22 @@ async def test_a_container_id_in_use_is_an_invalid_client_id() -> None:
         broker.refuse_open = Error("amqp:invalid-field", "in use", {"invalid-field": "container-id"})
         with pytest.raises(InvalidClientIDException):
             await broker.connect(client_id="taken")
+
+
+@asynchronous
+async def test_a_user_isn_t_let_in_as_nobody() -> None:
+    """Where ANONYMOUS is all that is offered: but for a broker that sends it elsewhere."""
+    async with FakeBroker() as broker:
+        broker.mechanisms = [ANONYMOUS]
+        url = broker.url.replace("//", "//ann:secret@")
+        with pytest.raises(JMSSecurityException, match="leave the user out"):
+            await ConnectionFactory(url).create_connection()
+        broker.open_properties = {Symbol(ESTABLISHMENT_FAILED): True}
+        broker.refuse_open = Error("amqp:connection:redirect", "elsewhere", {"port": 5})
+        with pytest.raises(ConnectionRedirectedException, match="elsewhere"):
+            await ConnectionFactory(url).create_connection()
+        with pytest.raises(JMSSecurityException, match="allowed here: PLAIN"):
+            await ConnectionFactory(url + "?amqp.saslMechanisms=PLAIN").create_connection()
 
 
 @asynchronous

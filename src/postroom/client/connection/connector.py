@@ -144,7 +144,8 @@ class Connector:
             usable = [each for each in wanted if broker.tls or not binds_channel(each)]
             if not usable:
                 raise JMSSecurityException(f"{', '.join(wanted)} with {broker}: only TLS can be bound to")
-            return usable
+            # A member that follows signs nobody in, and redirects: `Transport` lets nothing else pass.
+            return usable if named else [*usable, ANONYMOUS]
         if EXTERNAL in named:
             return [EXTERNAL]
         return [EXTERNAL, ANONYMOUS] if self.has_certificate and broker.tls and not named else [ANONYMOUS]

@@ -21,6 +21,7 @@ from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.errors import CONNECTION_REDIRECT, NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS
 from postroom.amqp.extensions import ESTABLISHMENT_FAILED, SOLE_CONNECTION
 from postroom.amqp.frames.performatives import Error, Open
+from postroom.amqp.frames.sasl import ANONYMOUS
 from postroom.client.connection.sign_in import ScramSignIn
 from postroom.client.exceptions import (
     ConnectionLostException,
@@ -118,6 +119,8 @@ class Transport(Waited, asyncio.Protocol):
         self.engine = Engine(options, now_us())
         self._alone = alone
         self._sign_in: Final = options.sasl_client
+        self._is_unknown = False
+        """There is a user, and the broker has signed nobody in."""
         self.on_failed: Callable[[JMSException], None] = lambda failure: None
         """Called once, when nothing works any more."""
         self.broker: Open | None = None
@@ -266,11 +269,16 @@ class Transport(Waited, asyncio.Protocol):
                 )
             )
             self.abort()
+        self._is_unknown = event.mechanism == ANONYMOUS and self._sign_in is not None
 
     def _on_opened(self, event: events.Opened) -> None:
         """A broker that refuses the connection says so here, and closes with the reason: wait for that."""
         self.broker = event.open
         refused = (event.open.properties or {}).get(ESTABLISHMENT_FAILED) is True
+        if self._is_unknown and not refused:
+            what = "the broker signs no user in (SASL ANONYMOUS is all that suits it): leave the user out"
+            self._fail(JMSSecurityException(what, UNAUTHORIZED_ACCESS))
+            self.abort()
         if not refused and not self._opened.done():
             self._opened.set_result(event.open)
 

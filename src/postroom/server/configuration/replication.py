@@ -32,6 +32,10 @@ class ReplicationConfig(Struct, frozen=True, forbid_unknown_fields=True):
     urls: list[Url] = []
     """Where clients reach this member, such as `amqps://a.example:5671`, as `postroom member list` shows it;
     empty: what its listeners listen on."""
+    redirect: bool = False
+    """Whether it listens while it follows, too, and sends clients on to the active member
+    (`amqp:connection:redirect`): Qpid JMS and the Python client go there, others (Proton, rhea) end with that
+    error, where a refused connection has them try the next member."""
     stream: MemberName = "postroom"
     """The stream of JetStream, or the topic of Kafka, which is made unless it exists; the queue manager's
     own. Beside it is one whose name ends with `-members`."""
