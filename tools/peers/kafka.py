@@ -107,7 +107,15 @@ class KafkaNode:
 
     def format(self, cluster: str) -> "subprocess.Popen[bytes]":
         """Begin to prepare its folder."""
-        command = ["java", *JAVA, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._file)]
+        command = [
+            "java",
+            *JAVA,
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={cluster}",
+            "-c",
+            str(self._file),
+        ]
         if self._security is not None:
             user, password = self._security.user, self._security.password
             command += ["--add-scram", f"SCRAM-SHA-512=[name={user},password={password}]"]
