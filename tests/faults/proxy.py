@@ -127,6 +127,10 @@ class FaultyProxy:
         assert self._server is not None
         return f"amqp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
+    def direct(self, host: str, port: int) -> None:
+        """New connections go there."""
+        self._host, self._port = host, port
+
     def hold(self) -> None:
         """New connections get no answer until :meth:`let`."""
         self._lets.clear()
