@@ -67,8 +67,8 @@ class VerifierFile(VerifierMemory):
     """Verifiers in a file, written anew with each change."""
 
     def __init__(self, folder: Path, replicate: Callable[[bytes], None] | None = None) -> None:
-        """``replicate`` has what the file shall be at other members of the queue manager first. Raises
-        `StartError` for a file that others can read, or that is damaged."""
+        """``replicate`` has what the file is at other members of the queue manager, too. Raises `StartError`
+        for a file that others can read, or that is damaged."""
         super().__init__()
         self._replicate: Final = replicate
         self._file: Final = folder / VERIFIERS_NAME
@@ -83,9 +83,10 @@ class VerifierFile(VerifierMemory):
 
     def _write(self) -> None:
         data = msgspec.json.format(msgspec.json.encode(self._by_id), indent=2) + b"\n"
+        # Here first: once the log has it, this folder may count as up to date, and isn't given it again.
+        replace_private(self._file, data)
         if self._replicate is not None:
             self._replicate(data)
-        replace_private(self._file, data)
 
 
 def _read(file: Path) -> dict[str, str]:
