@@ -1,5 +1,6 @@
-"""The six cases of a break (docs/reference/semantics/failover.md) across a take-over: at the frame that breaks
-the connection the active member is killed, and the client goes on at the other one."""
+"""The six cases of a break (docs/reference/semantics/failover.md) across a take-over: the active member is
+killed at the frame that breaks the connection, and the client goes on at the other one.
+"""
 
 from __future__ import annotations
 

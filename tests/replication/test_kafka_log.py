@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message
-from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ListOffsetsResultInfo,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 from cryptography import x509
 from tools.peers.kafka import KafkaCluster, Security
 
@@ -388,3 +397,65 @@ def test_tls_and_sign_in(tmp_path: Path, stream: str) -> None:
             open_once(options_of(cluster, stream, **{**known, "password_file": str(tmp_path / "none")}))
         with pytest.raises(EngineRefused, match="Kafka's client doesn't take the settings"):
             open_once(options_of(cluster, stream, **{**known, "tls_ca": str(tmp_path / "none")}))
+
+
+OPERATIONS = ("CREATE", "DESCRIBE_CONFIGS", "READ", "WRITE", "DELETE")
+"""As docs/howto/replicate-a-broker.md names them."""
+
+
+def allow(kafka: KafkaCluster, user: str, topic: str) -> None:
+    """What a member's user does with the topics whose names begin so."""
+    admin = AdminClient({"bootstrap.servers": kafka.addresses})
+    lists = [
+        AclBinding(
+            ResourceType.TOPIC,
+            topic,
+            ResourcePatternType.PREFIXED,
+            f"User:{user}",
+            "*",
+            AclOperation[each],
+            AclPermissionType.ALLOW,
+        )
+        for each in OPERATIONS
+    ]
+    for made in admin.create_acls(lists, request_timeout=ADMIN_S).values():
+        made.result(ADMIN_S)
+
+
+def test_client_certificates_and_access_control_lists(tmp_path: Path, stream: str) -> None:
+    """What the documents say that a member's user must be allowed is enough."""
+    authority = Authority(tmp_path / "authority")
+    names = [x509.DNSName("localhost"), x509.IPAddress(IPv4Address("127.0.0.1"))]
+    store = authority.issue("localhost", names).key_store("store-password")
+    own = authority.issue("member a")
+    password = tmp_path / "password"
+    password.write_text("sesame\n")
+    security = Security(store, "store-password", "alice", "sesame", authority.certificate, deny=True)
+    with KafkaCluster(tmp_path / "kafka", 1, security) as cluster:
+        known: dict[str, object] = {
+            "replicas": 1,
+            "allow": frozenset({"few-replicas"}),
+            "user": "alice",
+            "password_file": str(password),
+            "tls_ca": str(authority.certificate),
+            "tls_certificate": str(own.certificate),
+            "tls_key": str(own.key),
+        }
+        unshown = {**known, "tls_certificate": "", "tls_key": ""}
+        with pytest.raises(EngineUnavailable, match=r"(?i)certificate"):
+            open_once(options_of(cluster, stream, **unshown), patience_s=0)
+        with pytest.raises(EngineRefused, match=r"doesn't let us in: .*[Aa]uthoriz"):
+            open_once(options_of(cluster, stream, **known))
+        allow(cluster, "alice", stream)
+        asyncio.run(use(options_of(cluster, stream, **known)))
+
+
+async def use(options: ReplicationOptions) -> None:
+    """Everything that a member does with its log."""
+    async with opened(options) as (log,):
+        last = await log.append(await log.last(), [b"one", b"two"])
+        assert [data for _, data in await read(log, last - 2, 2)] == [b"one", b"two"]
+        await log.note(MemberNote("a", "active", 1, 1, 1))
+        assert [note.member for note in await log.notes()] == ["a"]
+        await log.trim(last - 1)
+        assert await log.first() == last

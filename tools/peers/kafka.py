@@ -37,9 +37,25 @@ class Security:
     store_password: str
     user: str
     password: str
+    client_authority: Path | None = None
+    """PEM file with the authority of the clients' certificates, which they must show then."""
+    deny: bool = False
+    """Whether the user may do nothing that no access control list allows."""
 
     def lines(self, name: str) -> str:
         """Of the configuration of a listener with this name."""
+        lines = self._lines(name)
+        if self.client_authority is not None:
+            prefix = f"listener.name.{name.lower()}.ssl"
+            lines += f"{prefix}.client.auth=required\n{prefix}.truststore.type=PEM\n"
+            lines += f"{prefix}.truststore.location={self.client_authority}\n"
+        if self.deny:
+            # Nodes among each other, and the library's clients behind them, are nobody by name.
+            lines += "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
+            lines += "super.users=User:ANONYMOUS\n"
+        return lines
+
+    def _lines(self, name: str) -> str:
         return (
             f"listener.security.protocol.map={name}:SASL_SSL,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
             f"ssl.keystore.type=PKCS12\nssl.keystore.location={self.key_store}\n"
