@@ -52,6 +52,7 @@ class _Principals(ListedEntityType[PrincipalDefinition]):
         principals = self.manager.security.principals
         return {
             "roles": lambda each: principals.roles_of(each.name),
+            "own_roles": lambda each: list(each.roles),
             "every_role": lambda each: principals.every_role_of(each.name),
             "grants": lambda each: list(each.grants),
             "configured": lambda each: each.name in principals.configured,
