@@ -75,7 +75,8 @@ def _changes(management: ManagementClient, step: Step) -> Mapping[str, Any]:
 def _delete(management: ManagementClient, kind: Kind, name: str, force: bool) -> None:
     """Unless it is forced, not what has got messages or consumers since the plan was made."""
     if force:
-        management.delete(kind.entity_type, name, {"force": True} if kind in (QUEUE, TOPIC, SUBSCRIPTION) else None)
+        forced = {"force": True} if kind in (QUEUE, TOPIC, SUBSCRIPTION) else None
+        management.delete(kind.entity_type, name, forced)
         return
     if kind in (TOPIC, SUBSCRIPTION):
         messages = messages_of(management.read(kind.entity_type, name))

@@ -41,7 +41,7 @@ SUBSCRIBED: Final[Mapping[str, Any]] = {
 PRINCIPAL: Final[Mapping[str, Any]] = {"grants": [], "description": "", "roles": []}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kind:
     """One kind of things."""
 
@@ -92,8 +92,9 @@ class Thing:
     """What the management node says of it."""
 
     @property
-    def label(self) -> str:
-        return f"{self.kind.table} {self.name}"
+    def claim(self) -> tuple[str, ...]:
+        """See `claim_of`."""
+        return claim_of(self.kind, self.name, self.settings.get("client", ""))
 
 
 class Defaults:
@@ -114,7 +115,7 @@ class Defaults:
             manager_kind = KIND_QUEUE if kind is QUEUE else KIND_TOPIC
             usage = str(given.get("usage", USAGE_NORMAL))
             made = self._options.new_queue(name, manager_kind, usage).to_record()
-            return {key: made[key] for key in QUEUE_SETTINGS}
+            return {**{key: made[key] for key in QUEUE_SETTINGS}, "usage": USAGE_NORMAL}
         if kind is SUBSCRIPTION:
             topic = str(given.get("topic", ""))
             settings = self.topics.get(topic) or self.of(TOPIC, topic, {})
@@ -135,3 +136,15 @@ class Defaults:
 def subscription_name(topic: str, client: str, name: str) -> str:
     """As the management node has it."""
     return f"{topic}{SUBSCRIPTION_MARK}{f'{client}/' if client else ''}{name}"
+
+
+def claim_of(kind: Kind, name: str, client: str) -> tuple[str, ...]:
+    """What only one thing may have: queues, topics and remote queues share their names, so do users and
+    roles; a subscription has its name among those of its client, whatever its topic."""
+    if kind in (QUEUE, TOPIC, REMOTE_QUEUE):
+        return ("destination", name)
+    if kind in (ROLE, USER):
+        return ("principal", name)
+    if kind is SUBSCRIPTION:
+        return ("subscription", client, name.partition(SUBSCRIPTION_MARK)[2])
+    return (kind.table, name)

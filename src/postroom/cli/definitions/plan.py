@@ -3,7 +3,7 @@ which that can be done; and what can't be done on a running broker, with what to
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from postroom.cli.definitions.kinds import (
@@ -17,6 +17,7 @@ from postroom.cli.definitions.kinds import (
     USER,
     Kind,
     Thing,
+    claim_of,
 )
 from postroom.cli.definitions.present import RESERVED, Present
 from postroom.cli.definitions.wanted import Entry, Wanted
@@ -83,8 +84,23 @@ def make_plan(wanted: Wanted, prune: bool = False, force: bool = False) -> Plan:
     roles = _Memberships(wanted)
     made = [step for kind in KINDS for step in _sorted(wanted, _steps_of(wanted, kind, roles))]
     surplus = [each for kind in reversed(KINDS) for each in _surplus(wanted, kind)]
-    deleted = [_deletion(present, each, force) for each in surplus] if prune else []
-    return Plan((*made, *deleted), 0 if prune else len(surplus))
+    deletions = {each.claim: _deletion(each, force) for each in surplus} if prune else {}
+    going = {claim: step for claim, step in deletions.items() if step.action == DELETE}
+    holders = {each.claim: each for each in present.things.values()}
+    before, steps = [], []
+    for step in made:
+        claim = claim_of(step.kind, step.name, step.settings.get("client", ""))
+        if step.action == CREATE and claim in going:  # what has the name goes first
+            before.append(deletions.pop(claim))
+        elif step.action == CREATE and claim in holders:
+            step = _taken(step, holders[claim])
+        steps.append(step)
+    return Plan((*before, *steps, *deletions.values()), 0 if prune else len(surplus))
+
+
+def _taken(step: Step, holder: Thing) -> Step:
+    why = f"{holder.kind.table} {holder.name!r} has the name: delete that first"
+    return replace(step, action=BLOCKED, why=why)
 
 
 def _sorted(wanted: Wanted, steps: Iterable[Step]) -> list[Step]:
@@ -243,7 +259,7 @@ def _names(entry: Entry, handler: Thing) -> bool:
     )
 
 
-def _deletion(present: Present, thing: Thing, force: bool) -> Step:
+def _deletion(thing: Thing, force: bool) -> Step:
     if thing.kind is HANDLER:
         return Step(BLOCKED, thing.kind, thing.name, why=f"isn't in the file: {_HANDLERS}")
     if thing.row.get("configured"):

@@ -18,6 +18,7 @@ from postroom.cli.definitions.kinds import (
     USER,
     Defaults,
     Kind,
+    claim_of,
     subscription_name,
 )
 from postroom.cli.definitions.present import RESERVED, Present
@@ -56,6 +57,11 @@ class Entry:
     settings: dict[str, Any] = field(default_factory=dict)
     """All that it is to have."""
 
+    @property
+    def claim(self) -> tuple[str, ...]:
+        """See `claim_of`."""
+        return claim_of(self.kind, self.name, self.given.get("client", ""))
+
 
 class Wanted:
     """The tables of a file, complete with what they leave to the broker."""
@@ -67,6 +73,7 @@ class Wanted:
         self.present: Final = present
         self.faults: Final[list[str]] = []
         self.entries: Final[dict[tuple[str, str], Entry]] = {}
+        self.claims: Final[dict[tuple[str, ...], Entry]] = {}
         defaults = present.defaults
         for table in BY_TABLE:
             for index, row in enumerate(tree.get(table, [])):
@@ -91,8 +98,9 @@ class Wanted:
         return (kind.table, name) in self.entries or (kind.table, name) in self.present.things
 
     def _add(self, entry: Entry, defaults: Defaults) -> None:
-        if (entry.kind.table, entry.name) in self.entries:
-            self.fault(entry, "", "stands twice in the file")
+        other = self.claims.setdefault(entry.claim, entry)
+        if other is not entry:
+            self.fault(entry, "name", f"{other.kind.table} {other.name!r} has it already in this file")
             return
         entry.settings.update({**defaults.of(entry.kind, entry.name, entry.given), **entry.given})
         entry.settings.pop("members", None)
@@ -136,8 +144,9 @@ class Wanted:
             yield from self._of_subscription(settings)
         if kind is ROLE:
             yield from self._of_role(entry)
-        if kind is USER and self.is_there(ROLE, entry.name):
-            yield "name", "is a role, too: users and roles share their names"
+        for key in ("dead_letter_queue", "expiry_queue") if kind in _QUEUE_KINDS else ():
+            if self.is_there(REMOTE_QUEUE, settings[key]):
+                yield key, f"{settings[key]!r} is a remote queue; must be one here"
 
     def _of_subscription(self, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         topic = settings["topic"]
