@@ -153,7 +153,7 @@ def convert_definitions(file: str, language: str, vhost: str) -> None:
 def _read(file: str, vhost: str) -> tuple[Source, Tree]:
     source = read_source(file)
     tree = source.tree()
-    if not is_rabbitmq(tree):
+    if not (source.is_json and is_rabbitmq(tree)):
         return source, check_tree(source, tree)
     found, remarks = from_rabbitmq(tree, vhost)
     for remark in remarks:

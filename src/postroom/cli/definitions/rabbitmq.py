@@ -17,7 +17,6 @@ from postroom.model.settings import MAX_NUMBER
 MARKS: Final = ("rabbit_version", "rabbitmq_version", "vhosts", "bindings", "exchanges", "queues")
 """Keys at the top of RabbitMQ's file, of which our own has none."""
 QUEUE_TYPES: Final = ("classic", "quorum")
-MAX_PATTERN_CHARS: Final = 1000
 MAX_PRIORITY: Final = 9
 
 _NUMBERS: Final = {
@@ -133,7 +132,7 @@ class _Policy:
         self.definition: Final[Mapping[str, Any]] = (
             row["definition"] if isinstance(row.get("definition"), dict) else {}
         )
-        self.pattern: Final = re.compile(str(row.get("pattern", ""))[:MAX_PATTERN_CHARS])
+        self.pattern: Final = re.compile(str(row.get("pattern", "")))
 
     def matches(self, name: str, queue_type: str) -> bool:
         kinds = ("all", "queues", f"{queue_type}_queues")
@@ -146,7 +145,7 @@ def _policies(parts: _Parts) -> list[_Policy]:
     for row in parts.rows("policies"):
         try:
             policy = _Policy(row)
-        except re.error as error:
+        except (re.error, RecursionError, OverflowError) as error:
             parts.remarks.append(f"policy {row.get('name')}: its pattern can't be read: {error}")
             continue
         if policy.applies_to in ("exchanges", "streams"):
