@@ -13,11 +13,17 @@ from postroom.cli.common.switches import SWITCHES, show_counters
 from postroom.cli.common.tables import age_s, moment, new_table, show_list, show_table, shown
 from postroom.client import JMSSecurityException, ManagementClient
 from postroom.manager.kernel.options import QUEUE_SETTINGS, QueueDefinition
-from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYPE
+from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, QUEUE_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYPE
 
 _DEFAULTS: Final = QueueDefinition(name="").to_record()
 """Of a queue, but for those that the broker's configuration says."""
 _FLAGS: Final = ("auto_created", "temporary", "dynamic", "durable")
+_SOURCES: Final = {
+    QUEUE_TYPE: "by management",
+    TOPIC_TYPE: "by the configuration or management",
+    SUBSCRIPTION_TYPE: "as its topic had it, or by management",
+}
+"""Who has said what nothing else tells of."""
 _WHO: Final = ("name", "confirm_id", "lock_id", "container_id", "user")
 """What says who a holder is, where it has it."""
 _SUBSCRIBED: Final = (
@@ -135,7 +141,7 @@ def _source(found: Mapping[str, Any], name: str) -> str:
         return "by the configuration"
     if found.get("auto_created"):
         return "as when it was made by attaching"
-    return "by management" if "configured" in found else "as its topic had it, or by management"
+    return _SOURCES[str(found["type"])]
 
 
 def _text(value: object) -> str:
