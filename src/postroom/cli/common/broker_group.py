@@ -2,7 +2,7 @@
 
 import os
 import threading
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -12,6 +12,11 @@ from postroom.cli.common.watch import add_watch
 from postroom.cli.groups import Group
 from postroom.client import ConnectionFactory, JMSException
 from postroom.model.entity_types import QUEUE_TYPE
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[str]
+else:
+    _ParamType = click.ParamType  # generic since click 8.4 only
 
 WATCHED: Final = ("list", "show", "status", "stats", "handlers", "holders")
 """Commands of these names show something and end."""
@@ -25,7 +30,7 @@ MAX_COMPLETIONS: Final = 1000
 """Names that are looked at: one answer of the management node."""
 
 
-class BrokerName(click.ParamType):
+class BrokerName(_ParamType):
     """The name of a thing of one type, any text; a running broker completes it, if it does so at once."""
 
     name = "text"
