@@ -14,7 +14,7 @@ from postroom.manager.kernel.options import (
     QueueDefinition,
 )
 from postroom.manager.kernel.quota_definition import QuotaDefinition
-from postroom.manager.names.remote_queues import RemoteQueueDefinition
+from postroom.manager.names.remote_queue_definition import RemoteQueueDefinition
 from postroom.model.channel import ChannelDefinition
 from postroom.model.entity_types import (
     CHANNEL_TYPE,

@@ -107,7 +107,7 @@ def _sorted(wanted: Wanted, steps: Iterable[Step]) -> list[Step]:
     """What is new first, since others may refer to it; of roles those first that others have."""
 
     def place(step: Step) -> tuple[int, int]:
-        depth = len(wanted.role_tree.every_role_of(step.name)) if step.kind is ROLE else 0
+        depth = len(wanted.every_role_of(step.name)) if step.kind is ROLE else 0
         return ACTIONS.index(step.action), depth
 
     return sorted(steps, key=place)
@@ -180,12 +180,8 @@ class _Memberships:
     """Which roles everybody is to have: those of the file as its ``members`` say, others as they are."""
 
     def __init__(self, wanted: Wanted) -> None:
-        entries = wanted.of(ROLE)
-        self._managed: Final = {entry.name for entry in entries}
-        self._of: Final[dict[str, set[str]]] = {}
-        for entry in entries:
-            for member in entry.given.get("members", []):
-                self._of.setdefault(member, set()).add(entry.name)
+        self._managed: Final = {entry.name for entry in wanted.of(ROLE)}
+        self._of: Final = wanted.roles_of
 
     def of(self, name: str, thing: Thing | None) -> list[str]:
         """Own roles, without those that the configuration gives."""

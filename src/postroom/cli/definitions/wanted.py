@@ -1,6 +1,6 @@
 """What a file wants a broker to have, checked against that broker's defaults before anything is changed."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -32,10 +32,10 @@ from postroom.manager.kernel.options import (
     QueueDefinition,
 )
 from postroom.manager.kernel.quota_definition import QuotaDefinition
-from postroom.manager.names.remote_queues import RemoteQueueDefinition
-from postroom.manager.security.principals import ROLE as ROLE_KIND
-from postroom.manager.security.principals import USER as USER_KIND
-from postroom.manager.security.principals import PrincipalDefinition, Principals
+from postroom.manager.names.remote_queue_definition import RemoteQueueDefinition
+from postroom.manager.security.principal_definition import ROLE as ROLE_KIND
+from postroom.manager.security.principal_definition import USER as USER_KIND
+from postroom.manager.security.principal_definition import PrincipalDefinition
 from postroom.model.channel import ChannelDefinition, ChannelInvalid
 from postroom.model.rights import ADMINISTRATOR, GrantInvalid, add_grants, parse_grant
 from postroom.model.selector import SelectorInvalid, parse
@@ -78,9 +78,7 @@ class Wanted:
         for table in BY_TABLE:
             for index, row in enumerate(tree.get(table, [])):
                 self._add(_entry(BY_TABLE[table], index, row), defaults)
-        self.role_tree: Final = Principals()
-        """Which roles the file gives to whom."""
-        self.role_tree.configure([], {role.name: role.given.get("members", []) for role in self.of(ROLE)})
+        self.roles_of: Final = _roles_by_member(self.of(ROLE))
         for entry in self.entries.values():
             self._check(entry)
         if self.faults:
@@ -89,6 +87,16 @@ class Wanted:
     def of(self, kind: Kind) -> list[Entry]:
         """Those of a kind, in the order of the file."""
         return [entry for (table, _), entry in self.entries.items() if table == kind.table]
+
+    def every_role_of(self, name: str) -> set[str]:
+        """The roles that the file gives somebody, directly or by others."""
+        found: set[str] = set()
+        waiting = [name]
+        while waiting:
+            new = self.roles_of.get(waiting.pop(), set()) - found
+            found |= new
+            waiting += new
+        return found
 
     def fault(self, entry: Entry, key: str, what: str) -> None:
         self.faults.append(self.source.fault(entry.kind.table, entry.index, key, what, entry.name))
@@ -170,8 +178,16 @@ class Wanted:
             is_there = self.is_there(USER, member) or self.is_there(ROLE, member)
             if self.present.sees_users and not is_there:
                 yield "members", f"there is no user or role {member!r}, neither here nor in the file"
-            elif member == entry.name or member in self.role_tree.every_role_of(entry.name):
+            elif member == entry.name or member in self.every_role_of(entry.name):
                 yield "members", f"the role would have itself, by {member!r}"
+
+
+def _roles_by_member(roles: Iterable[Entry]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for role in roles:
+        for member in role.given.get("members", []):
+            found.setdefault(member, set()).add(role.name)
+    return found
 
 
 def _entry(kind: Kind, index: int, row: Table) -> Entry:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from postroom.manager.kernel.errors import PrincipalExists
-from postroom.manager.security.principals import MAX_VERIFIERS, ROLE, USER, PrincipalDefinition
+from postroom.manager.security.principal_definition import MAX_VERIFIERS, ROLE, USER, PrincipalDefinition
 from postroom.model.entity_types import ROLE_TYPE, USER_TYPE
 from postroom.model.rights import (
     ADMINISTRATOR,
