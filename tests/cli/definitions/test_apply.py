@@ -216,6 +216,24 @@ def test_members_come_and_go_and_the_last_administrator_stays(tmp_path: Path, wr
         )
 
 
+def test_who_applies_it_stays(tmp_path: Path, write: Any) -> None:
+    with BrokerThread(guarded("get on x"), folder=tmp_path / "data") as broker:
+        root = Shell(f"amqp://root:root@{broker.address}")
+        root.ok("user", "add", "deploy", "--stdin", "--role", "administrator", stdin="deploy\n")
+        root.ok("queue", "create", "old")
+        root.ok("role", "add", "kept")
+        deploy = Shell(f"amqp://deploy:deploy@{broker.address}")
+        done = deploy.ok("definitions", "diff", write("user = []\nqueue = []\n"))
+        assert done.startswith("no differences; 2 not in the file")
+        pruned = deploy.run("definitions", "apply", write("user = []\nqueue = []\n"), "--prune")
+        assert (
+            pruned.exit_code == EXIT_DIFFERENCES
+            and pruned.stdout == "deleted queue old\n1 deleted, 1 not done\n"
+        )
+        assert "user deploy (isn't in the file, and is who applies it" in pruned.stderr
+        assert "kept" in [row["name"] for row in root.json("role", "list")]
+
+
 def test_a_broker_that_is_not_there(write: Any) -> None:
     done = Shell("amqp://127.0.0.1:1").run("definitions", "diff", write(FILE))
     assert done.exit_code == EXIT_BROKER and "no broker listens" in done.stderr

@@ -3,6 +3,7 @@
 import json
 import tomllib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from postroom.cli.definitions.kinds import (
 from postroom.cli.definitions.plan import make_plan
 from postroom.cli.definitions.present import exported, read_present
 from postroom.cli.definitions.wanted import Wanted
-from postroom.client import ConnectionFactory, ManagementClient
+from postroom.client import Connection, ConnectionFactory, ManagementClient
 from postroom.manager.kernel.destination_checks import POLICIES
 from postroom.manager.kernel.options import QUEUE_BOUNDS
 from postroom.server.configuration.passwords import MIN_ITERATIONS, hash_password
@@ -241,44 +242,49 @@ def trees(draw: st.DrawFn) -> Tree:
 
 
 @pytest.fixture(scope="module")
-def management() -> Iterator[ManagementClient]:
+def connection() -> Iterator[Connection]:
     with (
         BrokerThread(config(), MemoryLedger()) as running,
-        ConnectionFactory(f"amqp://root:root@{running.address}").create_connection() as connection,
+        ConnectionFactory(f"amqp://root:root@{running.address}").create_connection() as opened,
     ):
-        yield connection.create_management()
+        yield opened
 
 
-def plan_of(management: ManagementClient, tree: Tree, prune: bool = False) -> Any:
+def plan_of(connection: Connection, tree: Tree, prune: bool = False) -> Any:
     text = as_toml(tree)
     source = Source("file", text)
-    return make_plan(Wanted(source, check_tree(source, source.tree()), read_present(management)), prune)
+    return make_plan(Wanted(source, check_tree(source, source.tree()), read_present(connection)), prune)
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(trees(), trees())
 def test_apply_makes_it_so_and_again_changes_nothing(
-    management: ManagementClient, first: Tree, second: Tree
+    connection: Connection, first: Tree, second: Tree
 ) -> None:
     """From nothing to one, to another, and back to nothing, with what isn't in the file deleted."""
+    with closing(connection.create_management()) as management:
+        check_both(connection, management, first, second)
+
+
+def check_both(connection: Connection, management: ManagementClient, first: Tree, second: Tree) -> None:
     for tree in (first, second):
-        plan = plan_of(management, tree, prune=True)
+        plan = plan_of(connection, tree, prune=True)
         results = list(carry_out(management, plan, False, False))
         assert blocked(plan) or all(each.state == DONE for each in results), results
         if not blocked(plan):
-            assert plan_of(management, tree, prune=True).steps == ()
-    found = exported(read_present(management), False, False)
-    assert plan_of(management, found, prune=True).steps == ()
+            assert plan_of(connection, tree, prune=True).steps == ()
+    found = exported(read_present(connection), False, False)
+    assert plan_of(connection, found, prune=True).steps == ()
     source = Source("json", as_json(found))
     assert check_tree(source, source.tree()) == found
     nothing: Tree = {table: [] for table in first}
-    results = list(carry_out(management, plan_of(management, nothing, prune=True), False, False))
+    results = list(carry_out(management, plan_of(connection, nothing, prune=True), False, False))
     assert all(each.state == DONE for each in results), results
-    emptied = exported(read_present(management), False, False)
+    emptied = exported(read_present(connection), False, False)
     assert not any(emptied.values())
-    assert all(each.state == DONE for each in carry_out(management, plan_of(management, found), False, False))
-    assert exported(read_present(management), False, False) == found
-    list(carry_out(management, plan_of(management, nothing, prune=True), False, False))
+    assert all(each.state == DONE for each in carry_out(management, plan_of(connection, found), False, False))
+    assert exported(read_present(connection), False, False) == found
+    list(carry_out(management, plan_of(connection, nothing, prune=True), False, False))
 
 
 def blocked(plan: Any) -> bool:

@@ -77,7 +77,7 @@ def definitions() -> None:
 def export_definitions(language: str, everything: bool, auto_created: bool, url: str) -> None:
     """Print the definitions of the broker; always in the same order, without secrets."""
     with connected(url) as connection:
-        present = read_present(connection.create_management())
+        present = read_present(connection)
     tree = exported(present, everything, auto_created)
     heading = f"Definitions of the queue manager {present.queue_manager}."
     click.echo(as_json(tree) if language == "json" else as_toml(tree, heading), nl=False)
@@ -99,7 +99,7 @@ def diff_definitions(file: str, prune: bool, force: bool, vhost: str, url: str, 
     """
     source, tree = _read(file, vhost)
     with connected(url) as connection:
-        plan = _plan(read_present(connection.create_management()), source, tree, prune, force)
+        plan = _plan(read_present(connection), source, tree, prune, force)
     _show_plan(plan, as_json)
     if plan.steps:
         click.get_current_context().exit(EXIT_DIFFERENCES)
@@ -126,7 +126,7 @@ def apply_definitions(
     source, tree = _read(file, vhost)
     with connected(url) as connection:
         management = connection.create_management()
-        plan = _plan(read_present(management), source, tree, prune, force)
+        plan = _plan(read_present(connection), source, tree, prune, force)
         if dry_run:
             _show_plan(plan, as_json)
             return

@@ -29,6 +29,9 @@ DELETE: Final = "delete"
 BLOCKED: Final = "blocked"
 ACTIONS: Final = (CREATE, CHANGE, DELETE, BLOCKED)
 
+_DELETING: Final = (*(kind for kind in reversed(KINDS) if kind not in (USER, ROLE)), USER, ROLE)
+"""The order of deletions: rights go last here, too."""
+
 ONLY_CONFIGURED: Final = "message_retry_exit"
 """Of a channel: names code, so that the configuration file alone may have it."""
 
@@ -83,8 +86,8 @@ def make_plan(wanted: Wanted, prune: bool = False, force: bool = False) -> Plan:
     present = wanted.present
     roles = _Memberships(wanted)
     made = [step for kind in KINDS for step in _sorted(wanted, _steps_of(wanted, kind, roles))]
-    surplus = [each for kind in reversed(KINDS) for each in _surplus(wanted, kind)]
-    deletions = {each.claim: _deletion(each, force) for each in surplus} if prune else {}
+    surplus = [each for kind in _DELETING for each in _surplus(wanted, kind)]
+    deletions = {each.claim: _deletion(present, each, force) for each in surplus} if prune else {}
     going = {claim: step for claim, step in deletions.items() if step.action == DELETE}
     holders = {each.claim: each for each in present.things.values()}
     before, steps = [], []
@@ -255,7 +258,10 @@ def _names(entry: Entry, handler: Thing) -> bool:
     )
 
 
-def _deletion(thing: Thing, force: bool) -> Step:
+def _deletion(present: Present, thing: Thing, force: bool) -> Step:
+    if thing.kind is USER and thing.name == present.reader:
+        why = "isn't in the file, and is who applies it: have another user do that"
+        return Step(BLOCKED, thing.kind, thing.name, why=why)
     if thing.kind is HANDLER:
         return Step(BLOCKED, thing.kind, thing.name, why=f"isn't in the file: {_HANDLERS}")
     if thing.row.get("configured"):

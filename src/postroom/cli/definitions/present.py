@@ -1,6 +1,7 @@
 """What a running broker has, as definitions."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,8 +19,8 @@ from postroom.cli.definitions.kinds import (
     Kind,
     Thing,
 )
-from postroom.client import ManagementClient
-from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE
+from postroom.client import Connection
+from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, CONNECTION_TYPE
 from postroom.model.rights import ADMINISTRATOR
 
 RESERVED: Final = ("$", "postroom.")
@@ -40,6 +41,8 @@ class Present:
     """Whether who reads this may see users and roles."""
     has_users: bool = True
     """Whether any is defined: else everybody may do everything."""
+    reader: str = ""
+    """The user who reads this, and who would apply a file."""
     unseen: int = 0
     """Queues and subscriptions that who reads this may not see."""
 
@@ -48,15 +51,22 @@ class Present:
         return [self.things[key] for key in sorted(self.things) if key[0] == kind.table]
 
 
-def read_present(management: ManagementClient) -> Present:
+def read_present(connection: Connection) -> Present:
     """Everything, by as many queries as there are kinds. Needs the right to inquire on the queue manager."""
-    broker: Mapping[str, Any] = management.read(BROKER_TYPE, BROKER_NAME)
+    with closing(connection.create_management()) as management:
+        broker: Mapping[str, Any] = management.read(BROKER_TYPE, BROKER_NAME)
+        rows: dict[str, list[dict[str, Any]]] = {
+            kind.table: management.query(kind.entity_type) for kind in KINDS
+        }
+        connections = management.query(CONNECTION_TYPE, ("container_id", "user"))
     defaults = Defaults(broker["dead_letter_queue"], broker["queue_defaults"])
     found = Present(str(broker["container_id"]), defaults)
-    rows: dict[str, list[dict[str, Any]]] = {kind.table: management.query(kind.entity_type) for kind in KINDS}
     found.unseen = int(broker["queues"]) - len(rows[QUEUE.table]) - len(rows[SUBSCRIPTION.table])
     found.sees_users = bool(rows[ROLE.table])
     found.has_users = len(rows[ROLE.table]) > 1 or bool(rows[USER.table])
+    for row in connections:
+        if row["container_id"] == connection.client_id:
+            found.reader = str(row["user"])
     for kind in KINDS:
         for row in rows[kind.table]:
             if _is_lasting(kind, row):
