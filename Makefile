@@ -11,7 +11,7 @@ SPARK_TESTS := $(addprefix tests/spark/,session broker consume data_source exact
 # What depends on Spark's version: sources, streams, tables and sinks in Spark's Python processes, and what SQL makes of them.
 SPARK42_TESTS := $(addprefix tests/spark/session/,test_worker.py ledger_source store pipeline/test_pipeline.py audit/test_audit.py) \
   $(addprefix tests/spark/,tap/test_tap.py consume/test_consume.py sink/test_sink.py)
-HYPOTHESIS_TESTS := $(PURE_TESTS) tests/server tests/client tests/faults tests/twophase
+HYPOTHESIS_TESTS := $(PURE_TESTS) tests/server tests/cli tests/client tests/faults tests/twophase
 ROUNDS := 10
 MINUTES := 180
 # The pure tests share nothing, and wait for nothing. Those with sockets wait for each other's answers most of the time,

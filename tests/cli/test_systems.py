@@ -40,6 +40,8 @@ def test_a_running_broker_is_asked_from_anywhere(system: str, broker: BrokerThre
     ):
         done = run(system, *arguments, "--url", broker.url)
         assert (done.stdout.strip(), done.stderr, done.returncode) == (record, "", 0)
+    exported = run(system, "definitions", "export", "--auto-created", "--url", broker.url)
+    assert (exported.returncode, exported.stderr) == (0, "") and f'name = "{queue}"' in exported.stdout
     listed = run(system, "queue", "list", "--json", "--url", broker.url).stdout.splitlines()
     assert queue in [json.loads(line)["name"] for line in listed]
 

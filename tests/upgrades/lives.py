@@ -7,7 +7,7 @@ from unittest import mock
 
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.kernel.quota_definition import QuotaDefinition
-from postroom.manager.names.remote_queues import RemoteQueueDefinition
+from postroom.manager.names.remote_queue_definition import RemoteQueueDefinition
 from postroom.manager.spark.subscription import SparkSubscriptionDefinition
 from postroom.model.channel import ChannelDefinition
 from postroom.model.mq import LIFE_FAMILIES

@@ -33,6 +33,10 @@ COMMANDS: Final = {
     "subscription": _Command("queues.topic", "Subscriptions to topics of a running broker."),
     "remote-queue": _Command("queues.remote_queue", "Remote queues and aliases of a running broker."),
     "quota": _Command("queues.quota", "Quotas of a running broker."),
+    "definitions": _Command(
+        "definitions.definitions",
+        "Definitions of a running broker as a file: queues, topics, subscriptions, quotas, channels, users.",
+    ),
     "channel": _Command("broker.channel", "Channels of a running broker to other queue managers."),
     "message": _Command("messages.message", "Messages on the queues of a running broker, in whatever state."),
     "dlq": _Command("messages.dlq", "Dead-letter queues of a running broker."),

@@ -36,14 +36,14 @@ from postroom.manager.kernel.transition_table import allowed
 from postroom.manager.kernel.transitions import step
 from postroom.manager.message_store import entry_verbs as store
 from postroom.manager.names.name_resolution import names_of
-from postroom.manager.names.remote_queues import KIND_REMOTE, RemoteQueueDefinition
+from postroom.manager.names.remote_queue_definition import KIND_REMOTE, RemoteQueueDefinition
 from postroom.manager.producing import quotas
 from postroom.manager.queues import annotations
 from postroom.manager.queues.backlog import ZONE_ENTRIES
 from postroom.manager.queues.placement import delay, ended, note_unbodied, watch_expiry
 from postroom.manager.queues.queue import Queue, Subscription, as_queue
 from postroom.manager.security import registry as principals
-from postroom.manager.security.principals import PrincipalDefinition
+from postroom.manager.security.principal_definition import PrincipalDefinition
 from postroom.manager.spark import sink_verbs as sinks
 from postroom.manager.spark import subscription_verbs as spark_subscriptions
 from postroom.manager.spark.sink import sinks_of

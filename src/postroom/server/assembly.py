@@ -11,7 +11,7 @@ from postroom.manager.kernel.name_rules import DEAD_LETTERS
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.kernel.quota_definition import QuotaDefinition
 from postroom.manager.manager import QueueManager
-from postroom.manager.names.remote_queues import RemoteQueueDefinition
+from postroom.manager.names.remote_queue_definition import RemoteQueueDefinition
 from postroom.model.ids import MAX_ORIGIN_BYTES
 from postroom.server.channels.supervisor import Channels
 from postroom.server.configuration.config import Config

@@ -124,7 +124,7 @@ def test_a_queue_is_shown_with_what_differs_and_who_holds(
     )
     assert "counting since 20" in output and "when there were 0 current and 0 pending (0 bytes)" in output
     assert "production is paused" in output and "holder.of.one" in output and "confirm 77" in output
-    assert "  redelivery_limit: -1\n" in shell.ok("queue", "show", queue, "--all")
+    assert "  redelivery_limit: -1\n" in shell.ok("queue", "show", queue, "--wide")
 
 
 def test_transactions_that_hold_are_named(broker: BrokerThread, shell: Shell, queue: str) -> None:

@@ -20,7 +20,7 @@ from postroom.manager.administration.message_moves import MAX_ONWARD_BYTES
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded, QueueNotFound, RequestInvalid
 from postroom.manager.kernel.options import ManagerOptions
-from postroom.manager.names.remote_queues import RemoteQueueDefinition
+from postroom.manager.names.remote_queue_definition import RemoteQueueDefinition
 from postroom.manager.queues.queue import Queue
 from tests.manager.administration.message_management import (
     SMALL,

@@ -12,7 +12,7 @@ from postroom.manager.administration.message_search import Wanted
 from postroom.manager.administration.message_states import ALL_STATES
 from postroom.manager.kernel.errors import LimitExceeded, NameUnknown, QueueNotFound
 from postroom.manager.kernel.options import ManagerOptions
-from postroom.manager.names.remote_queues import RemoteQueueDefinition
+from postroom.manager.names.remote_queue_definition import RemoteQueueDefinition
 from postroom.manager.queues.queue import Queue
 from postroom.model.codes import Outcome
 from tests.manager.over_ledger import LedgerWorld

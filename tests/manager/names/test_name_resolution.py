@@ -28,7 +28,8 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.names.name_resolution import MAX_DEFINITIONS, MAX_RESOLVED, names_of
-from postroom.manager.names.remote_queues import RemoteQueueDefinition, ResolvedName
+from postroom.manager.names.remote_queue_definition import RemoteQueueDefinition
+from postroom.manager.names.remote_queues import ResolvedName
 from postroom.model.mq import Reason, Undelivered
 from postroom.model.names import full_address, split_address
 from tests.manager.over_ledger import LedgerWorld

@@ -12,7 +12,7 @@ from postroom.manager.kernel.errors import (
     PrincipalNotFound,
 )
 from postroom.manager.kernel.options import ManagerOptions
-from postroom.manager.security.principals import ROLE, USER, PrincipalDefinition
+from postroom.manager.security.principal_definition import ROLE, USER, PrincipalDefinition
 from postroom.model.rights import ADMINISTRATOR, Right
 from tests.manager.over_ledger import LedgerWorld
 

@@ -15,7 +15,8 @@ from proton.utils import BlockingConnection
 
 from postroom.amqp.frames.sasl import EXTERNAL, PLAIN, plain_response
 from postroom.client import ConnectionFactory, ConnectionLostException, Queue, TlsOptions
-from postroom.manager.security.principals import USER, PrincipalDefinition, Principals
+from postroom.manager.security.principal_definition import USER, PrincipalDefinition
+from postroom.manager.security.principals import Principals
 from postroom.server.access.sign_in_policy import Arrival, ClientCertificate, SignInPolicy
 from postroom.server.configuration.config import Config
 from postroom.server.configuration.listening import ListenConfig

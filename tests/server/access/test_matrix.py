@@ -60,6 +60,7 @@ BODIES: dict[tuple[str, str], Any] = {
     (REMOTE_QUEUE_TYPE, "CREATE"): {"remote_queue": "q", "remote_queue_manager": "THERE"},
     (REMOTE_QUEUE_TYPE, "UPDATE"): {"remote_queue": "q", "remote_queue_manager": "THERE"},
     (SPARK_SUBSCRIPTION_TYPE, "CREATE"): {"queue": "orders"},
+    (SUBSCRIPTION_TYPE, "CREATE"): {"topic": "news", "subscription": "more", "shared": True},
     (USER_TYPE, "GRANT"): {"rights": ["put"], "on": "x"},
     (USER_TYPE, "REVOKE"): {"rights": ["put"], "on": "x"},
     (ROLE_TYPE, "GRANT"): {"rights": ["put"], "on": "x"},
@@ -68,6 +69,7 @@ BODIES: dict[tuple[str, str], Any] = {
 NAMES = {
     (QUEUE_TYPE, "CREATE"): "new",
     (TOPIC_TYPE, "CREATE"): "new-topic",
+    (SUBSCRIPTION_TYPE, "CREATE"): "news::more",
     TOPIC_TYPE: "news",
     SUBSCRIPTION_TYPE: "news::mine",
     BROKER_TYPE: "broker",

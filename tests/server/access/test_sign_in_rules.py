@@ -15,7 +15,8 @@ from proton.utils import BlockingConnection
 
 from postroom.client import ConnectionFactory, JMSSecurityException
 from postroom.ledger.reading.acts import read_acts
-from postroom.manager.security.principals import ROLE, USER, PrincipalDefinition, Principals
+from postroom.manager.security.principal_definition import ROLE, USER, PrincipalDefinition
+from postroom.manager.security.principals import Principals
 from postroom.server.access.sign_in_policy import Arrival, ClientCertificate, SignInPolicy
 from postroom.server.configuration.config import Config
 from postroom.server.configuration.listening import ListenConfig

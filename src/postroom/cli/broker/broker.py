@@ -6,9 +6,10 @@ from typing import Any, Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, requested, url_option
+from postroom.cli.common.broker_group import BrokerGroup
+from postroom.cli.common.definitions import add_show
 from postroom.cli.common.switches import show_statistics
 from postroom.cli.common.tables import show_rows, shown
-from postroom.cli.groups import Group
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, CONNECTION_TYPE
 
 LISTED: Final = {
@@ -22,7 +23,7 @@ LISTED: Final = {
 """Counters that the table shows, and the head of each column."""
 
 
-@click.group(cls=Group)
+@click.group(cls=BrokerGroup, names=BROKER_TYPE)
 def broker() -> None:
     """The running broker as a whole."""
 
@@ -37,7 +38,7 @@ def broker_stats(reset: bool, url: str, as_json: bool) -> None:
     show_statistics(BROKER_TYPE, BROKER_NAME, reset, url, as_json, *more)
 
 
-@click.group(cls=Group)
+@click.group(cls=BrokerGroup, names=CONNECTION_TYPE)
 def connection() -> None:
     """Connections to a running broker."""
 
@@ -55,6 +56,9 @@ def list_connections(url: str, as_json: bool) -> None:
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
     return [str(row["name"]), str(row["user"]), *(shown(row[name]) for name in LISTED)]
+
+
+add_show(connection, CONNECTION_TYPE, "Show the connection NAME (its remote address) and its counters.")
 
 
 @connection.command("close")

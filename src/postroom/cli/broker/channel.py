@@ -7,9 +7,9 @@ from typing import Any, Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, settings_option, url_option
+from postroom.cli.common.broker_group import BrokerGroup
 from postroom.cli.common.definitions import add_alter, add_delete, add_list, create
 from postroom.cli.common.tables import age_s, by_name, show_json, show_rows, shown
-from postroom.cli.groups import Group
 from postroom.model.entity_types import CHANNEL_TYPE
 
 PING_PATIENCE_S: Final = 30.0
@@ -24,6 +24,15 @@ LISTED: Final = (
     ("state", "state"),
 )
 """Attributes of the list, and the heads of their columns."""
+WIDE: Final = (
+    ("partner", "partner"),
+    ("messages", "messages"),
+    ("in_doubt_messages", "in doubt"),
+    ("batch_size", "batch size"),
+    ("credentials", "credentials"),
+    ("description", "description"),
+)
+"""Beside these with ``--wide``."""
 
 STATUS_HEADS: Final = ("channel", "state", "partner", "in doubt", "sequence", "messages", "last message")
 
@@ -36,14 +45,14 @@ DETAILS: Final = (
 """What `status NAME` prints, in this order."""
 
 
-@click.group(cls=Group)
+@click.group(cls=BrokerGroup, names=CHANNEL_TYPE)
 def channel() -> None:
     """Channels of a running broker to other queue managers."""
 
 
 add_alter(channel, CHANNEL_TYPE, "Change settings of the channel NAME, for its next start.")
 add_delete(channel, CHANNEL_TYPE, "Delete the channel NAME, which must be neither active nor in doubt.")
-add_list(channel, CHANNEL_TYPE, LISTED, "channels")
+add_list(channel, CHANNEL_TYPE, LISTED, "channels", wide=WIDE)
 
 
 @channel.command("define")

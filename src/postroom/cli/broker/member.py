@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, requested, url_option
+from postroom.cli.common.broker_group import BrokerGroup
 from postroom.cli.common.tables import show_rows
-from postroom.cli.groups import Group
 from postroom.model.entity_types import MEMBER_TYPE
 
 
-@click.group(cls=Group)
+@click.group(cls=BrokerGroup, names=MEMBER_TYPE)
 def member() -> None:
     """Members of a replicated queue manager, asked of the active one."""
 

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, url_option
-from postroom.cli.common.definitions import given
+from postroom.cli.common.broker_group import BrokerGroup
+from postroom.cli.common.definitions import add_show, given
 from postroom.cli.common.tables import show_rows
-from postroom.cli.groups import Group
 from postroom.client import ManagementClient
 from postroom.model.entity_types import ROLE_TYPE, USER_TYPE
 from postroom.model.rights import QUEUE_MANAGER
@@ -42,12 +42,12 @@ on_option = click.option(
 manager_option = click.option("--on-queue-manager", is_flag=True, help="Rights on the queue manager itself.")
 
 
-@click.group(cls=Group)
+@click.group(cls=BrokerGroup, names=USER_TYPE)
 def user() -> None:
     """Users of a running broker."""
 
 
-@click.group(cls=Group)
+@click.group(cls=BrokerGroup, names=ROLE_TYPE)
 def role() -> None:
     """Roles of a running broker: rights that users, and other roles, have together."""
 
@@ -140,6 +140,10 @@ def unlock_user(name: str, url: str) -> None:
 def remove_user(name: str, url: str) -> None:
     """Forget the user NAME, and close its connections."""
     _remove(USER_TYPE, name, url)
+
+
+add_show(user, USER_TYPE, "Show the user NAME: roles, grants, how it signs in, how many connections it has.")
+add_show(role, ROLE_TYPE, "Show the role NAME: grants, roles that it has, members.")
 
 
 @user.command("list")

@@ -96,6 +96,11 @@ def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")(command)
 
 
+def wide_option(command: Command) -> Command:
+    """The option ``--wide``."""
+    return click.option("--wide", "is_wide", is_flag=True, help="Show more of each.")(command)
+
+
 def settings_option(command: Command) -> Command:
     """The option ``--set``, which may be given often."""
     return click.option(

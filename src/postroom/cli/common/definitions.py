@@ -6,7 +6,14 @@ from typing import Any, Final
 
 import click
 
-from postroom.cli.common.broker_connection import connected, json_option, setting, settings_option, url_option
+from postroom.cli.common.broker_connection import (
+    connected,
+    json_option,
+    setting,
+    settings_option,
+    url_option,
+    wide_option,
+)
 from postroom.cli.common.tables import Rows, by_name, show_json, show_list, show_one
 from postroom.model.entity_types import QUEUE_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYPE
 
@@ -15,25 +22,33 @@ _ADDRESSED: Final = (QUEUE_TYPE, TOPIC_TYPE, SUBSCRIPTION_TYPE)
 
 
 def add_list(
-    group: click.Group, kind: str, listed: Sequence[tuple[str, str]], what: str, all_help: str = ""
+    group: click.Group,
+    kind: str,
+    listed: Sequence[tuple[str, str]],
+    what: str,
+    all_help: str = "",
+    wide: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Give ``group`` the command that lists the things of type ``kind``, which are called ``what``, with the
-    attributes ``listed``. ``all_help``, of ``--all``: those that clients have had made are one line else."""
+    attributes ``listed``; with ``--wide`` those of ``wide``, too. ``all_help``, of ``--all``: those that
+    clients have had made are one line else."""
 
     @group.command("list", help=f"List the {what}, or those whose name begins with PREFIX.")
     @click.argument("prefix", default="")
+    @wide_option
     @url_option
     @json_option
-    def command(prefix: str, url: str, as_json: bool, every: bool = True) -> None:
+    def command(prefix: str, is_wide: bool, url: str, as_json: bool, every: bool = True) -> None:
         with connected(url) as connection:
             found = connection.create_management().query(kind)
         wanted = by_name(each for each in found if str(each["name"]).startswith(prefix))
+        columns = [*listed, *(wide if is_wide else ())]
         if every:
-            show_list(wanted, listed, as_json)
+            show_list(wanted, columns, as_json)
         elif as_json:
             show_json(each for each in wanted if not each["dynamic"])
         else:
-            show_list(_fold_dynamic(wanted, listed, what), listed, as_json)
+            show_list(_fold_dynamic(wanted, columns, what), columns, as_json)
 
     if all_help:
         command.params.insert(1, click.Option(["--all", "every"], is_flag=True, help=all_help))
@@ -45,8 +60,13 @@ def _fold_dynamic(rows: Rows, listed: Sequence[tuple[str, str]], what: str) -> l
     dynamic = [each for each in rows if each["dynamic"]]
     if not dynamic:
         return named
-    sums = {attribute: sum(each[attribute] for each in dynamic) for attribute, _ in listed[1:]}
+    numbers = [attribute for attribute, _ in listed if _is_number(dynamic[0][attribute])]
+    sums = {attribute: sum(each[attribute] for each in dynamic) for attribute in numbers}
     return [*named, {"name": f"{len(dynamic):,} dynamic {what} (--all)", **sums}]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def add_show(group: click.Group, kind: str, text: str, hidden: Container[str] = ("identity", "type")) -> None:

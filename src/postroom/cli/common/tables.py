@@ -19,6 +19,8 @@ Rows = Iterable[Mapping[str, Any]]
 _US_A_S: Final = 1_000_000
 WHOLE_WIDTH: Final = 1 << 16
 """Columns of a page that nobody looks at: enough for every row."""
+WIDTH: Final = "postroom.columns"
+"""Of the context of a command: the columns of the terminal that it is shown on in the end."""
 
 
 def new_table(*heads: str, numbers: tuple[str, ...] = (), title: str = "") -> "Table":
@@ -37,7 +39,8 @@ def show_table(table: "Table") -> None:
 
     console = Console()
     if not console.is_terminal:
-        console = Console(width=WHOLE_WIDTH)
+        context = click.get_current_context(silent=True)
+        console = Console(width=WHOLE_WIDTH if context is None else context.meta.get(WIDTH, WHOLE_WIDTH))
     console.print(table, highlight=False)
 
 

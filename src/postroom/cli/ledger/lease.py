@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, url_option
+from postroom.cli.common.broker_group import BrokerGroup
 from postroom.cli.common.definitions import given
 from postroom.cli.common.tables import show_rows
-from postroom.cli.groups import Group, number_option
+from postroom.cli.groups import number_option
 from postroom.model.entity_types import LEASE_TYPE
 
 position_option = number_option(
@@ -21,7 +22,7 @@ max_bytes_option = number_option(
 )
 
 
-@click.group(cls=Group)
+@click.group(cls=BrokerGroup, names=LEASE_TYPE)
 def lease() -> None:
     """Leases of readers: history that stays until they have read it, within bounds."""
 

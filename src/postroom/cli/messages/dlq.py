@@ -20,6 +20,7 @@ from postroom.cli.common.broker_connection import (
     own_tls,
     url_option,
 )
+from postroom.cli.common.broker_group import BrokerGroup
 from postroom.cli.common.message_files import as_text
 from postroom.cli.common.message_selection import (
     Found,
@@ -31,13 +32,19 @@ from postroom.cli.common.message_selection import (
 )
 from postroom.cli.common.names import check_there
 from postroom.cli.common.tables import new_table, show_list, show_table, shown
-from postroom.cli.groups import Group, count_option
+from postroom.cli.groups import count_option
 from postroom.cli.messages.message import as_fields, if_paused_option, in_pieces_of, show_fields
 from postroom.client import JMSException, ManagementClient, Message
 from postroom.client.messages.message import decode_message
 from postroom.manager.headers.dead_letter_header import DEAD_LETTER, DeadLetterHeader, header_of
 from postroom.manager.undeliverable.dead_letters import ORIGIN_KEY, REASON_KEY
-from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, DEAD_LETTER_HANDLER_TYPE, MESSAGE_TYPE
+from postroom.model.entity_types import (
+    BROKER_NAME,
+    BROKER_TYPE,
+    DEAD_LETTER_HANDLER_TYPE,
+    MESSAGE_TYPE,
+    QUEUE_TYPE,
+)
 from postroom.model.mq import reason_name
 from postroom.model.names import full_address
 
@@ -50,7 +57,7 @@ EXIT_INVALID: Final = 1
 queue_argument = click.argument("queue", required=False, default="")
 
 
-@click.group(cls=Group)
+@click.group(cls=BrokerGroup, names=QUEUE_TYPE)
 def dlq() -> None:
     """Dead-letter queues of a running broker."""
 

@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from postroom.cli.common.broker_connection import EXIT_NOTHING, connected, json_option, url_option
+from postroom.cli.common.broker_group import QUEUE_NAME
 from postroom.cli.common.message_files import as_json_line, as_text, body_bytes
 from postroom.cli.common.message_selection import selector_option
 from postroom.cli.common.names import check_there, check_topic_there
@@ -21,7 +22,7 @@ BODY_CHARS: Final = 60
 
 
 @click.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE_NAME)
 @count_option("Take so many; 0: all.", default=1)
 @number_option(
     "--wait-s", default=0.0, show_default=True, least=0, fractions=True, help="Wait so long for each."
@@ -100,7 +101,7 @@ def _consumer(
 
 
 @click.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE_NAME)
 @count_option("Show so many; 0: all.")
 @selector_option
 @url_option

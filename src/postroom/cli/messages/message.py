@@ -8,6 +8,7 @@ from typing import IO, Any, Final
 import click
 
 from postroom.cli.common.broker_connection import BrokerError, connected, json_option, url_option
+from postroom.cli.common.broker_group import BrokerGroup
 from postroom.cli.common.message_files import FORMATS, as_text, message_fields, messages_of, writer_of
 from postroom.cli.common.message_selection import (
     Found,
@@ -21,10 +22,10 @@ from postroom.cli.common.message_selection import (
 )
 from postroom.cli.common.progress import PROGRESS_FROM, counting_bar
 from postroom.cli.common.tables import new_table, show_table, shown
-from postroom.cli.groups import Group, count_option
+from postroom.cli.groups import count_option
 from postroom.client import ManagementClient
 from postroom.client.messages.message import decode_message
-from postroom.model.entity_types import MESSAGE_TYPE
+from postroom.model.entity_types import MESSAGE_TYPE, QUEUE_TYPE
 
 LISTED: Final = ("serial", "message id", "states", "bytes", "body")
 """What fits a terminal; the rest is told by `show` and by JSON."""
@@ -42,7 +43,7 @@ if_paused_option = click.option(
 )
 
 
-@click.group(cls=Group)
+@click.group(cls=BrokerGroup, names=QUEUE_TYPE)
 def message() -> None:
     """Messages on the queues of a running broker, in whatever state."""
 

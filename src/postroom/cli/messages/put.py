@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, url_option
+from postroom.cli.common.broker_group import QUEUE_NAME
 from postroom.cli.common.names import is_missing
 from postroom.cli.common.progress import counting_bar
 from postroom.cli.groups import count_option, number_option
@@ -21,7 +22,7 @@ BATCH: Final = 1000
 
 
 @click.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE_NAME)
 @click.argument("bodies", nargs=-1, metavar="[BODY]...")
 @click.option(
     "files",

@@ -11,11 +11,12 @@ from typing import Any, Final, TypeVar
 import click
 
 from postroom.cli.common.broker_connection import EXIT_NOTHING, connected, json_option, requested, url_option
+from postroom.cli.common.broker_group import BrokerGroup
 from postroom.cli.common.message_files import message_fields
 from postroom.cli.common.message_selection import id_text, id_value
 from postroom.cli.common.names import check_there
 from postroom.cli.common.tables import age_s, show_rows, shown
-from postroom.cli.groups import Group, number_option
+from postroom.cli.groups import number_option
 from postroom.client import (
     Message,
     MessageFilter,
@@ -24,7 +25,7 @@ from postroom.client import (
     StoredMessage,
     UniqueId,
 )
-from postroom.model.entity_types import STORE_HOLDER_TYPE
+from postroom.model.entity_types import QUEUE_TYPE, STORE_HOLDER_TYPE
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -112,7 +113,7 @@ def _done(verb: str, count: int, as_json: bool) -> None:
     click.echo(json.dumps({"count": count}) if as_json else f"{verb} {count} messages")
 
 
-@click.group(cls=Group)
+@click.group(cls=BrokerGroup, names=QUEUE_TYPE)
 def store() -> None:
     """The message store of a queue: put, get and browse in two steps, with confirm ids and locks."""
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 import click
 
 from postroom.cli.common.broker_connection import EXIT_BROKER, connected, json_option, requested, url_option
+from postroom.cli.common.broker_group import BrokerGroup
 from postroom.cli.common.tables import age_s, show_one, show_rows, shown
-from postroom.cli.groups import Group
 from postroom.model.entity_types import BRANCH_TYPE, TRANSACTION_TYPE
 
 LOCAL: Final = "local"
@@ -18,7 +18,7 @@ _HIDDEN: Final = ("identity", "type")
 HEADS: Final = ("transaction", "kind", "state", "for", "sent", "received", "container", "user")
 
 
-@click.group(cls=Group)
+@click.group(cls=BrokerGroup, names=TRANSACTION_TYPE)
 def transaction() -> None:
     """Open transactions and XA branches of a running broker."""
 

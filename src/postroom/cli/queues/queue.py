@@ -6,10 +6,10 @@ from typing import Final
 import click
 
 from postroom.cli.common.broker_connection import json_option, requested, url_option
+from postroom.cli.common.broker_group import BrokerGroup
 from postroom.cli.common.definitions import add_alter, add_create, add_delete, add_list
 from postroom.cli.common.descriptions import show_command
 from postroom.cli.common.switches import add_switches
-from postroom.cli.groups import Group
 from postroom.model.entity_types import QUEUE_TYPE
 
 LISTED: Final = (
@@ -22,14 +22,28 @@ LISTED: Final = (
     ("messages_consumed", "consumed"),
 )
 """Attributes that the table shows, and the head of each column."""
+WIDE: Final = (
+    ("bytes_pending", "bytes pending"),
+    ("messages_high", "high"),
+    ("messages_unborn", "unborn"),
+    ("messages_redelivery_delay", "delayed"),
+    ("messages_expired", "expired"),
+    ("messages_dead_lettered", "dead-lettered"),
+    ("consumers_high", "consumers high"),
+    ("usage", "usage"),
+    ("access", "access"),
+    ("quota", "quota"),
+    ("dead_letter_queue", "dead-letter queue"),
+)
+"""Beside these with ``--wide``."""
 
 
-@click.group(cls=Group)
+@click.group(cls=BrokerGroup, names=QUEUE_TYPE)
 def queue() -> None:
     """Queues of a running broker."""
 
 
-add_list(queue, QUEUE_TYPE, LISTED, "queues", "Each dynamic queue of clients, too.")
+add_list(queue, QUEUE_TYPE, LISTED, "queues", "Each dynamic queue of clients, too.", WIDE)
 add_create(
     queue,
     QUEUE_TYPE,

@@ -6,15 +6,15 @@ from typing import Any, Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, url_option
-from postroom.cli.common.definitions import add_alter, add_create, add_delete
+from postroom.cli.common.broker_group import BrokerGroup
+from postroom.cli.common.definitions import add_alter, add_create, add_delete, add_show
 from postroom.cli.common.tables import by_name, show_rows, shown
-from postroom.cli.groups import Group
 from postroom.model.entity_types import QUOTA_TYPE
 
 COLUMNS: Final = ("quota", "messages", "bytes", "policy", "pools", "queues", "blocked")
 
 
-@click.group(cls=Group)
+@click.group(cls=BrokerGroup, names=QUOTA_TYPE)
 def quota() -> None:
     """Quotas of a running broker."""
 
@@ -28,6 +28,7 @@ add_alter(
     Raising a maximum lets in sends that wait; lowering it evicts nothing.
     """,
 )
+add_show(quota, QUOTA_TYPE, "Show the settings of the quota NAME, and what is used of it.")
 add_delete(quota, QUOTA_TYPE, "Delete the quota NAME, which no destination may name any more.")
 
 

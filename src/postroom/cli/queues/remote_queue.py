@@ -6,8 +6,8 @@ from typing import Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, url_option
+from postroom.cli.common.broker_group import BrokerGroup
 from postroom.cli.common.definitions import add_alter, add_create, add_delete, add_list
-from postroom.cli.groups import Group
 from postroom.model.entity_types import REMOTE_QUEUE_TYPE
 
 LISTED: Final = (
@@ -21,7 +21,7 @@ LISTED: Final = (
 """Attributes of the list, and the heads of their columns."""
 
 
-@click.group("remote-queue", cls=Group)
+@click.group("remote-queue", cls=BrokerGroup, names=REMOTE_QUEUE_TYPE)
 def remote_queue() -> None:
     """Remote queues and aliases of a running broker."""
 
@@ -48,6 +48,7 @@ add_list(
     REMOTE_QUEUE_TYPE,
     LISTED,
     "remote queues",
+    wide=(("alias", "alias"), ("leads_to", "leads to"), ("description", "description")),
 )
 
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 import click
 
 from postroom.cli.common.broker_connection import EXIT_BROKER, connected, json_option, url_option
+from postroom.cli.common.broker_group import BrokerGroup
 from postroom.cli.common.tables import age_s, by_name, moment, show_one, show_rows, shown
-from postroom.cli.groups import Group
 from postroom.model.entity_types import SINK_TYPE
 
 _HIDDEN: Final = ("identity", "type", "open_branches")
@@ -16,7 +16,7 @@ COUNTS: Final = ("branches", "messages", "bytes")
 BRANCH_HEADS: Final = ("branch", "batch", *_NUMBERS, "state", "for", "lease ends", "user")
 
 
-@click.group(cls=Group)
+@click.group(cls=BrokerGroup, names=SINK_TYPE)
 def sink() -> None:
     """Spark jobs that write to queues of a running broker."""
 

@@ -7,9 +7,10 @@ from typing import Any, Final
 import click
 
 from postroom.cli.common.broker_connection import connected, json_option, url_option
+from postroom.cli.common.broker_group import BrokerGroup
 from postroom.cli.common.definitions import add_show, given
 from postroom.cli.common.tables import age_s, by_name, show_rows, shown
-from postroom.cli.groups import Group, number_option
+from postroom.cli.groups import number_option
 from postroom.model.entity_types import SPARK_SUBSCRIPTION_TYPE
 
 _HIDDEN: Final = ("identity", "type")
@@ -22,7 +23,7 @@ window_bytes_option = number_option(
 lease_option = number_option("--lease-s", metavar="SECONDS", help="It ends when unheard of for so long.")
 
 
-@click.group("spark-subscription", cls=Group)
+@click.group("spark-subscription", cls=BrokerGroup, names=SPARK_SUBSCRIPTION_TYPE)
 def spark_subscription() -> None:
     """Spark queries that consume queues of a running broker."""
 

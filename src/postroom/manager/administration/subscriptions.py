@@ -1,7 +1,8 @@
 """Topics and subscriptions: made, found, replaced and ended, by the rules of JMS."""
 
-from dataclasses import dataclass, replace
-from typing import Final, final
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, final
 
 from postroom.manager.administration import deletion as administration
 from postroom.manager.destinations import registry as queues
@@ -40,6 +41,8 @@ class Subscribing:
     shared: bool = False
     selector: str = ""
     no_local: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Of a new one, where they aren't to be as its topic has them."""
 
     def text(self) -> str:
         """For errors."""
@@ -137,7 +140,7 @@ def _create(core: Core, wanted: Subscribing) -> Subscription:
     destinations = destinations_of(core)
     node = destinations.topics.get(wanted.topic)
     template = core.options.new_queue(wanted.topic, KIND_TOPIC) if node is None else node.definition
-    name = _queue_name(core, wanted)
+    name = queue_name(core, wanted)
     if name in destinations.queues:
         raise QueueExists(f"{wanted.text()} can't be created: another has the queue name {name!r}")
     definition = replace(
@@ -145,7 +148,7 @@ def _create(core: Core, wanted: Subscribing) -> Subscription:
         name=name,
         kind=KIND_SUBSCRIPTION,
         topic=wanted.topic,
-        duplicate_window=0,
+        **{"duplicate_window": 0, **wanted.settings},
         client=wanted.client,
         subscription=wanted.name,
         shared=wanted.shared,
@@ -160,7 +163,7 @@ def _create(core: Core, wanted: Subscribing) -> Subscription:
     return queue
 
 
-def _queue_name(core: Core, wanted: Subscribing) -> str:
+def queue_name(core: Core, wanted: Subscribing) -> str:
     """TOPIC::CLIENT/NAME, or TOPIC::NAME for a global one. One that isn't durable has "~" before its name, or
     is numbered."""
     name = wanted.name if wanted.durable else f"~{wanted.name or destinations_of(core).next_id}"

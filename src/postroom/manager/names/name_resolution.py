@@ -35,7 +35,8 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.name_rules import MAX_NAME_BYTES, UNDELIVERED, too_long
 from postroom.manager.kernel.options import USAGE_TRANSMISSION, QueueDefinition
-from postroom.manager.names.remote_queues import RemoteQueue, RemoteQueueDefinition, ResolvedName
+from postroom.manager.names.remote_queue_definition import RemoteQueueDefinition
+from postroom.manager.names.remote_queues import RemoteQueue, ResolvedName
 from postroom.manager.queues.queue import Queue, Subscription
 from postroom.model.mq import Reason, Undelivered, reason_name
 from postroom.model.names import full_address, split_address

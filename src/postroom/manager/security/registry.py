@@ -13,13 +13,8 @@ from postroom.manager.kernel.errors import (
     PrincipalInUse,
     PrincipalNotFound,
 )
-from postroom.manager.security.principals import (
-    ROLE,
-    Principal,
-    PrincipalDefinition,
-    Principals,
-    principals_of,
-)
+from postroom.manager.security.principal_definition import ROLE, PrincipalDefinition
+from postroom.manager.security.principals import Principal, Principals, principals_of
 from postroom.model.rights import ADMINISTRATOR
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from mypy_extensions import i64
 from postroom.manager.kernel.core import Core
 from postroom.manager.security import registry
 from postroom.manager.security.acts import Act, record_act
-from postroom.manager.security.principals import PrincipalDefinition, Principals, principals_of
+from postroom.manager.security.principal_definition import PrincipalDefinition
+from postroom.manager.security.principals import Principals, principals_of
 from postroom.model.rights import Rights
 
 

@@ -13,7 +13,7 @@ from postroom.amqp.encoding.composite import Error
 from postroom.amqp.errors import UNAUTHORIZED_ACCESS, AmqpError
 from postroom.manager.kernel.name_rules import SUBSCRIPTION_MARK
 from postroom.manager.security.acts import ATTACH, Act
-from postroom.manager.security.principals import USER, PrincipalDefinition
+from postroom.manager.security.principal_definition import USER, PrincipalDefinition
 from postroom.model.rights import QUEUE_MANAGER, Right, Rights
 from postroom.server.access.acts import Acts
 from postroom.server.access.sign_in_policy import SignInPolicy

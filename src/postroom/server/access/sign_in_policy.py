@@ -12,7 +12,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
 
 from postroom.amqp.frames.sasl import ANONYMOUS, EXTERNAL, binds_channel, without_binding
-from postroom.manager.security.principals import USER, Principals
+from postroom.manager.security.principal_definition import USER
+from postroom.manager.security.principals import Principals
 from postroom.server.configuration.config import Config
 from postroom.server.configuration.sign_in import (
     GROUP,

@@ -22,7 +22,7 @@ from postroom.manager.kernel.options import (
     QueueDefinition,
 )
 from postroom.manager.kernel.quota_definition import QuotaDefinition
-from postroom.manager.names.remote_queues import RemoteQueueDefinition
+from postroom.manager.names.remote_queue_definition import RemoteQueueDefinition
 from postroom.model.names import MANAGER_MARK
 from postroom.server.configuration.channels import ChannelConfig, CredentialsConfig
 from postroom.server.configuration.dead_letter_handlers import DeadLetterHandlerConfig

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from postroom.manager.security.principals import ROLE, PrincipalDefinition, Principals
+from postroom.manager.security.principal_definition import ROLE, PrincipalDefinition
+from postroom.manager.security.principals import Principals
 from postroom.model.rights import ADMINISTRATOR, GrantInvalid, parse_grant
 from postroom.server.configuration.values import Name, PlacedError, check_names
 

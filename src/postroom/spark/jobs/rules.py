@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from postroom.manager.administration.message_jobs import ACTIONS, DISCARD, FORWARD, LEAVE, REPLAY
 from postroom.manager.kernel.options import KIND_QUEUE, KIND_SUBSCRIPTION
-from postroom.manager.names.remote_queues import KIND_REMOTE
+from postroom.manager.names.remote_queue_definition import KIND_REMOTE
 from postroom.server.configuration.toml_lines import line_of
 from postroom.spark.data_source.option_names import nearest
 from postroom.spark.jobs.errors import RulesInvalid

@@ -30,7 +30,7 @@ D = TypeVar("D", bound=Destination)
 Q = TypeVar("Q", bound=Queue)
 
 _TYPES: Final = types_of(QueueDefinition)
-_SETTABLE: Final = {name: _TYPES[name] for name in QUEUE_SETTINGS}
+SETTABLE: Final = {name: _TYPES[name] for name in QUEUE_SETTINGS}
 
 
 class Destinations(ListedEntityType[D]):
@@ -64,7 +64,7 @@ class Destinations(ListedEntityType[D]):
         queue = self.find(request)
         _check_free(queue.definition.kind, request)
         definition = _changed(queue.definition, request)
-        if definition != queue.definition:  # it doesn't go with its settings when it is idle
+        if request.attributes():  # it doesn't go when it is idle, with what somebody wants of it
             definition = replace(definition, auto_created=False)
         self.manager.update_queue(definition, now_us)
         return Response(OK, "OK", self.shown(queue))
@@ -129,6 +129,6 @@ def _check_free(kind: str, request: Request) -> None:
 
 def _changed(definition: QueueDefinition, request: Request) -> QueueDefinition:
     """``definition`` with the request's settings put in. Raises `RequestError`, ``DefinitionInvalid``."""
-    new = replace(definition, **request.settings(definition.kind, _SETTABLE))
+    new = replace(definition, **request.settings(definition.kind, SETTABLE))
     new.check()
     return new

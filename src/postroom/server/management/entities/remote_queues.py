@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from postroom.manager.kernel.errors import NameUnknown, NameUnusable
-from postroom.manager.names.remote_queues import RemoteQueue, RemoteQueueDefinition
+from postroom.manager.names.remote_queue_definition import RemoteQueueDefinition
+from postroom.manager.names.remote_queues import RemoteQueue
 from postroom.model.entity_types import REMOTE_QUEUE_TYPE
 from postroom.model.names import full_address
 from postroom.model.settings import types_of

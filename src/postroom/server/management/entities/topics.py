@@ -3,17 +3,30 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from postroom.manager.administration.subscriptions import Subscribing, queue_name
 from postroom.manager.destinations.switches import SWITCH_ATTRIBUTES, switches_of
 from postroom.manager.destinations.topic import Topic
 from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.errors import QueueNotFound
-from postroom.manager.kernel.options import KIND_TOPIC, QUEUE_SETTINGS
+from postroom.manager.kernel.options import KIND_SUBSCRIPTION, KIND_TOPIC, QUEUE_SETTINGS
 from postroom.manager.queues.queue import Subscription
 from postroom.model.entity_types import SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
-from postroom.server.management.entities.destinations import Destinations, MessageHolders
+from postroom.model.selector import SelectorInvalid, parse
+from postroom.server.management.entities.destinations import SETTABLE, Destinations, MessageHolders
 from postroom.server.management.entity_type import Columns, Operation, same_named
-from postroom.server.management.request import NO_CONTENT, OK, Attributes, Request, Response
+from postroom.server.management.request import (
+    BAD_REQUEST,
+    CONFLICT,
+    CREATED,
+    NO_CONTENT,
+    OK,
+    Attributes,
+    Request,
+    RequestError,
+    Response,
+    check_not_reserved,
+)
 
 _COUNTERS: Final = ("messages_received", "bytes_received", "counting_since_us")
 """Of the topic itself: what was published, once, and since when that counts."""
@@ -22,6 +35,11 @@ _SUMS: Final = (
     *("messages_consumed", "messages_expired", "messages_dead_lettered"),
 )
 """Over the subscriptions to it, each with entries of its own; not over those to patterns."""
+_MADE_WITH: Final = {
+    **dict.fromkeys(("topic", "client", "subscription", "selector"), str),
+    **dict.fromkeys(("shared", "no_local"), bool),
+}
+"""What a subscription is from its beginning, and the types of that."""
 
 
 class Topics(Destinations[Topic]):
@@ -88,6 +106,9 @@ class Subscriptions(MessageHolders[Subscription]):
     def make_columns(self) -> Columns[Subscription]:
         return {"durable": lambda queue: not queue.definition.temporary}
 
+    def make_operations(self) -> Mapping[str, Operation]:
+        return {"CREATE": self._create, **super().make_operations()}
+
     def all(self) -> Iterator[Subscription]:
         return (queue for queue in self.manager.queues.values() if isinstance(queue, Subscription))
 
@@ -99,6 +120,47 @@ class Subscriptions(MessageHolders[Subscription]):
             raise QueueNotFound(f"there is no subscription {name!r}")
         return queue
 
+    def _create(self, request: Request, now_us: int) -> Response:
+        """A durable one, as a client that attaches would have it made."""
+        wanted = _wanted(request)
+        name = queue_name(self.manager.core, wanted)
+        if request.required_name() != name:  # by which its right was asked
+            raise RequestError(
+                BAD_REQUEST, f"the name must be {name!r}, as topic, client and subscription say"
+            )
+        named = subscriptions_of(self.manager.core).named
+        if (wanted.client, wanted.name, True) in named:
+            raise RequestError(CONFLICT, f"{wanted.text()} exists already")
+        made = self.manager.subscribe(wanted, now_us)
+        return Response(CREATED, "created", self.shown(made))
+
     def delete(self, request: Request, now_us: int) -> Response:
         self.manager.unsubscribe(self.find(request), now_us, request.flag("force"), request.user)
         return Response(NO_CONTENT, "deleted", {})
+
+
+def _wanted(request: Request) -> Subscribing:
+    settings = request.settings(KIND_SUBSCRIPTION, {**SETTABLE, **_MADE_WITH})
+    made_with = {key: settings.pop(key) for key in _MADE_WITH if key in settings}
+    wanted = Subscribing(
+        topic=made_with.get("topic", ""),
+        client=made_with.get("client", ""),
+        name=made_with.get("subscription", ""),
+        durable=True,
+        shared=made_with.get("shared", False),
+        selector=made_with.get("selector", ""),
+        no_local=made_with.get("no_local", False),
+        settings=settings,
+    )
+    if not wanted.topic or not wanted.name:
+        raise RequestError(BAD_REQUEST, "a subscription needs a `topic`, and its name as `subscription`")
+    if not wanted.client and (not wanted.shared or wanted.no_local):
+        raise RequestError(
+            BAD_REQUEST, "without a `client` a subscription is `shared`, and has no `no_local`"
+        )
+    check_not_reserved(wanted.topic)
+    try:
+        parse(wanted.selector)
+    except SelectorInvalid as error:
+        raise RequestError(BAD_REQUEST, f"selector: {error}") from error
+    return wanted

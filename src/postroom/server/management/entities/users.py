@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from postroom.manager.kernel.errors import PrincipalExists
-from postroom.manager.security.principals import MAX_VERIFIERS, ROLE, USER, PrincipalDefinition
+from postroom.manager.security.principal_definition import MAX_VERIFIERS, ROLE, USER, PrincipalDefinition
 from postroom.model.entity_types import ROLE_TYPE, USER_TYPE
 from postroom.model.rights import (
     ADMINISTRATOR,
@@ -52,6 +52,7 @@ class _Principals(ListedEntityType[PrincipalDefinition]):
         principals = self.manager.security.principals
         return {
             "roles": lambda each: principals.roles_of(each.name),
+            "own_roles": lambda each: list(each.roles),
             "every_role": lambda each: principals.every_role_of(each.name),
             "grants": lambda each: list(each.grants),
             "configured": lambda each: each.name in principals.configured,
