@@ -1,0 +1,78 @@
+"""Trace contexts of messages, noted as they arrive for whoever makes spans of their lives.
+
+The ledger tells the whole life of a message, but its context lies in its body, which the ledger doesn't have
+of a non-persistent one, and which nobody wants to read of the others. So it is noted here, of those alone
+whose sender records the trace and that the ratio chooses. Whoever follows the ledger takes the notes, in a
+thread of its own.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from postroom.amqp.errors import AmqpError
+from postroom.amqp.message.message_fields import MessageFields
+from postroom.amqp.message.trace_context import TraceContext, trace_context_of
+
+MAX_OPENING_BYTES: Final = 4 << 10
+"""A context that begins behind so much of a message isn't looked for."""
+
+_NAME: Final = b"traceparent"
+_NAME_BYTES: Final = 11
+_TEXT_VALUE: Final = b"\xa1\x37"
+"""A string of 55 bytes in AMQP: a context as text, directly behind its name."""
+_LAST_FLAG: Final = 54
+_BITS: Final = 56
+
+
+@final
+class TraceContexts:
+    """The notes that nobody has taken yet: (serial, context)."""
+
+    def __init__(self, ratio: float, max_noted: int) -> None:
+        """``ratio``: how many of the sampled traces are noted, 0 to 1. More than ``max_noted`` are dropped."""
+        self._max_noted: Final = max_noted
+        self._least: Final[int] = round((1.0 - ratio) * (1 << _BITS))
+        self._noted: Final[deque[tuple[int, TraceContext]]] = deque()
+        self.dropped: i64 = 0
+        """Sampled messages that weren't noted, for want of room."""
+
+    def note(self, serial: i64, opening: bytes) -> None:
+        """A message has arrived that begins with these bytes."""
+        at = opening.find(_NAME, 0, MAX_OPENING_BYTES)
+        if at < 0 or _is_plainly_unsampled(opening, at + _NAME_BYTES):
+            return
+        context = context_of(opening)
+        if context is None or not self.chooses(context):
+            return
+        if len(self._noted) >= self._max_noted:
+            self.dropped += 1
+            return
+        self._noted.append((int(serial), context))
+
+    def chooses(self, context: TraceContext) -> bool:
+        """Whether its sender records the trace and the ratio chooses it: by the last 56 bits of its id, so
+        that all who follow OpenTelemetry's consistent sampling choose the same."""
+        return context.is_sampled() and int.from_bytes(context.trace_id[9:], "big") >= self._least
+
+    def take(self) -> list[tuple[int, TraceContext]]:
+        """The notes, which are here no more; in any one thread."""
+        return [self._noted.popleft() for _ in range(len(self._noted))]
+
+
+def context_of(opening: bytes) -> TraceContext | None:
+    """The context of the message that begins with these bytes, which have every section before its body."""
+    try:
+        return trace_context_of(MessageFields(0, False, 0, opening, None))
+    except AmqpError:
+        return None
+
+
+def _is_plainly_unsampled(opening: bytes, at: i64) -> bool:
+    """Whether the text behind the first name says so: where all are traced and few are sampled, the maps of
+    most needn't be decoded."""
+    end = at + 2 + _LAST_FLAG
+    if end >= len(opening) or opening[at : at + 2] != _TEXT_VALUE:
+        return False
+    return opening[end] in b"02468ace"
