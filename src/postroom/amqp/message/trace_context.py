@@ -6,6 +6,7 @@ AMQP protocol, a draft). Qpid Proton's instrumentation has both in one message a
 ``traceparent`` may be binary, too, in the form that the draft takes from W3C Trace Context: Binary protocol.
 """
 
+from collections.abc import Mapping
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -87,17 +88,20 @@ def _context(trace_id: bytes, span_id: bytes, flags: int) -> TraceContext | None
 
 def trace_context_of(fields: MessageFields) -> TraceContext | None:
     """The context that a message carries; None for one without, or with none that can be read."""
-    annotated = fields.annotation(QPID_TRACESTATE)
-    own: dict[object, object] = annotated if isinstance(annotated, dict) else {}
-    for parent, state in (
-        (fields.annotation(TRACEPARENT), fields.annotation(TRACESTATE)),
-        (own.get(TRACEPARENT), own.get(TRACESTATE)),
-        (fields.application_property(TRACEPARENT), fields.application_property(TRACESTATE)),
-    ):
-        context = parse_traceparent(parent)
-        if context is not None:
-            context.trace_state = _trace_state(state)
-            return context
+    return find_trace_context(fields.annotations(), fields.application())
+
+
+def find_trace_context(
+    annotations: Mapping[str, object], properties: Mapping[str, object]
+) -> TraceContext | None:
+    """The same of its message annotations and application properties."""
+    of_qpid = annotations.get(QPID_TRACESTATE)
+    for carrier in (annotations, of_qpid, properties):
+        if isinstance(carrier, dict):
+            context = parse_traceparent(carrier.get(TRACEPARENT))
+            if context is not None:
+                context.trace_state = _trace_state(carrier.get(TRACESTATE))
+                return context
     return None
 
 
