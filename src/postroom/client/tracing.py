@@ -77,13 +77,16 @@ class OpenTelemetryTracing:
         parent = None
         if contexts and not trace.get_current_span().get_span_context().is_valid:
             parent = trace.set_span_in_context(trace.NonRecordingSpan(contexts[0]))
-        with self._tracer.start_as_current_span(
-            f"process {destination}",
-            parent,
-            SpanKind.CONSUMER,
-            attributes,
-            [Link(context) for context in contexts],
-        ) as span, _error_type(span):
+        with (
+            self._tracer.start_as_current_span(
+                f"process {destination}",
+                parent,
+                SpanKind.CONSUMER,
+                attributes,
+                [Link(context) for context in contexts],
+            ) as span,
+            _error_type(span),
+        ):
             yield span
 
     @contextmanager
@@ -95,9 +98,12 @@ class OpenTelemetryTracing:
         attributes: Attributes,
         links: list[SpanContext],
     ) -> Iterator[Span]:
-        with self._tracer.start_as_current_span(
-            f"{operation} {destination}", None, kind, attributes, [Link(context) for context in links]
-        ) as span, _error_type(span):
+        with (
+            self._tracer.start_as_current_span(
+                f"{operation} {destination}", None, kind, attributes, [Link(context) for context in links]
+            ) as span,
+            _error_type(span),
+        ):
             yield span
 
 

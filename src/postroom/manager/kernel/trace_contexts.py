@@ -23,6 +23,17 @@ _NAME_BYTES: Final = 11
 _TEXT_VALUE: Final = b"\xa1\x37"
 """A string of 55 bytes in AMQP: a context as text, directly behind its name."""
 _LAST_FLAG: Final = 54
+_DESCRIBED: Final = 0
+_SMALL_ULONG: Final = 0x53
+_FIRST_OF_BODY: Final = 0x75
+"""Code of a data section; those before the body have lower ones."""
+_LIST8: Final = 0xC0
+_MAP8: Final = 0xC1
+_LIST32: Final = 0xD0
+_MAP32: Final = 0xD1
+"""Constructors of what a section before the body may be."""
+_HEAD_BYTES: Final = 8
+"""Of a section: its descriptor, constructor and size, at most."""
 _BITS: Final = 56
 
 
@@ -31,7 +42,8 @@ class TraceContexts:
     """The notes that nobody has taken yet: (serial, context)."""
 
     def __init__(self, ratio: float, max_noted: int) -> None:
-        """``ratio``: how many of the sampled traces are noted, 0 to 1. More than ``max_noted`` are dropped."""
+        """``ratio``: how many of the sampled traces are noted, 0 to 1. More notes than ``max_noted`` are
+        dropped."""
         self._max_noted: Final = max_noted
         self._least: Final[int] = round((1.0 - ratio) * (1 << _BITS))
         self._noted: Final[deque[tuple[int, TraceContext]]] = deque()
@@ -40,8 +52,8 @@ class TraceContexts:
 
     def note(self, serial: i64, opening: bytes) -> None:
         """A message has arrived that begins with these bytes."""
-        at = opening.find(_NAME, 0, MAX_OPENING_BYTES)
-        if at < 0 or _is_plainly_unsampled(opening, at + _NAME_BYTES):
+        at = opening.find(_NAME, 0, _body_at(opening))
+        if at < 0 or _is_plainly_unsampled(opening, at):
             return
         context = context_of(opening)
         if context is None or not self.chooses(context):
@@ -69,10 +81,33 @@ def context_of(opening: bytes) -> TraceContext | None:
         return None
 
 
+def _body_at(opening: bytes) -> i64:
+    """Where the sections before the body end, so that no body is searched; `MAX_OPENING_BYTES` at most, or
+    where that isn't plain."""
+    at: i64 = 0
+    last: i64 = len(opening) - _HEAD_BYTES
+    while at <= last and at < MAX_OPENING_BYTES:
+        if opening[at] != _DESCRIBED or opening[at + 1] != _SMALL_ULONG:
+            return MAX_OPENING_BYTES
+        code: i64 = opening[at + 2]
+        if code >= _FIRST_OF_BODY:
+            return at
+        kind: i64 = opening[at + 3]
+        if kind == _LIST8 or kind == _MAP8:
+            at += 5 + opening[at + 4]
+        elif kind == _LIST32 or kind == _MAP32:
+            size: i64 = opening[at + 4] << 24 | opening[at + 5] << 16 | opening[at + 6] << 8 | opening[at + 7]
+            at += 8 + size
+        else:
+            return MAX_OPENING_BYTES
+    return MAX_OPENING_BYTES
+
+
 def _is_plainly_unsampled(opening: bytes, at: i64) -> bool:
-    """Whether the text behind the first name says so: where all are traced and few are sampled, the maps of
-    most needn't be decoded."""
-    end = at + 2 + _LAST_FLAG
-    if end >= len(opening) or opening[at : at + 2] != _TEXT_VALUE:
+    """Whether the name, which begins at ``at``, stands there once, with a text that says so: where all are
+    traced and few are sampled, the maps of most needn't be decoded."""
+    behind = at + _NAME_BYTES
+    end = behind + 2 + _LAST_FLAG
+    if end >= len(opening) or opening[behind : behind + 2] != _TEXT_VALUE:
         return False
-    return opening[end] in b"02468ace"
+    return opening[end] in b"02468ace" and opening.find(_NAME, behind, MAX_OPENING_BYTES) < 0
