@@ -93,9 +93,9 @@ def _body_at(opening: bytes) -> i64:
         if code >= _FIRST_OF_BODY:
             return at
         kind: i64 = opening[at + 3]
-        if kind == _LIST8 or kind == _MAP8:
+        if kind in (_LIST8, _MAP8):
             at += 5 + opening[at + 4]
-        elif kind == _LIST32 or kind == _MAP32:
+        elif kind in (_LIST32, _MAP32):
             size: i64 = opening[at + 4] << 24 | opening[at + 5] << 16 | opening[at + 6] << 8 | opening[at + 7]
             at += 8 + size
         else:

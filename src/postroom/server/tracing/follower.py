@@ -77,7 +77,7 @@ class TraceFollower:
         return max(0, self._durable_through() - self._position)
 
     def start(self) -> None:
-        """From where it stood, or from now on."""
+        """From where it stood, or from now on, which is noted: a crash soon after is one, too."""
         through = self._durable_through()
         state = self._file.read(self._ledger_id)
         self._position = through
@@ -85,6 +85,7 @@ class TraceFollower:
             self._position = state.position
             self._lives.messages.update(state.messages)
             self._crashed_through = through
+        self._save()
         self._thread.start()
 
     def stop(self) -> None:

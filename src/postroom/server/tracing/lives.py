@@ -6,7 +6,7 @@ sender's span. A dead letter, or what a move makes, is traced as the message was
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -49,6 +49,13 @@ _UNSUCCESSFUL: Final = frozenset(
 """Events with which a span ends as failed."""
 
 
+_TAKEN: Final = (
+    *("position", "time_us", "serial", "queue", "to_state", "event", "outcome", "causes"),
+    *("holder", "holder_kind"),
+)
+"""Columns of a row that a change has."""
+
+
 @dataclass(slots=True)
 class Change:
     """One row about a traced message."""
@@ -64,9 +71,9 @@ class Change:
     causes: int
     holder: int
     holder_kind: int
-    arrival: Any = None
+    arrival: Any = field(default=None, init=False)
     """The record, of a message that has arrived."""
-    names: Array | None = None
+    names: Array | None = field(default=None, init=False)
 
 
 class Lives:
@@ -264,13 +271,9 @@ class Lives:
 
 
 def _changes_of(rows: Rows, indexes: Array) -> Iterator[Change]:
-    names = ("position", "time_us", "serial", "queue", "to_state", "event")
-    more = ("outcome", "causes", "holder", "holder_kind")
     for index in indexes.tolist():
-        first = [int(rows[name][index]) for name in names]
-        last = [int(rows[name][index]) for name in more]
-        position, rest = first[0], [*first[1:], *last]
-        change = Change(position, int(rows.ordinal[index]), *rest)
+        values = {name: int(rows[name][index]) for name in _TAKEN}
+        change = Change(ordinal=int(rows.ordinal[index]), **values)
         if rows.arrivals is not None:
             change.arrival, change.names = rows.arrivals[index], rows.names
         yield change
@@ -357,8 +360,8 @@ def _message_attributes(change: Change) -> Attributes:
         "messaging.message.envelope.size": int(record["body_len"]),
     }
     assert names is not None
-    for field, attribute in (("message_id", "id"), ("correlation_id", "conversation_id")):
-        text = id_text(heap_piece(names, record, field), int(record[f"{field}_type"]))
+    for name, attribute in (("message_id", "id"), ("correlation_id", "conversation_id")):
+        text = id_text(heap_piece(names, record, name), int(record[f"{name}_type"]))
         if text:
             found[f"messaging.message.{attribute}"] = text
     return found

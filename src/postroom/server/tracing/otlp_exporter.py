@@ -65,7 +65,7 @@ class OtlpExporter:
         return self._said.text or "the collector has not taken them"
 
     def close(self) -> None:
-        self._exporter.shutdown()
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _readable(self, span: Span) -> ReadableSpan:
         """As the library has it."""
