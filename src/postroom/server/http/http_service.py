@@ -58,6 +58,7 @@ class Http:
         from postroom.server.http.http_server import HttpServer
         from postroom.server.http.ledger_view import LedgerView
         from postroom.server.http.metrics import BrokerCollector
+        from postroom.server.http.queue_ages import QueueAges
         from postroom.server.http.trace_metrics import TraceCollector
 
         file = tokens_file(config, self._config.data_folder)
@@ -66,7 +67,8 @@ class Http:
         except TokensError as error:
             log(logging.ERROR, "tokens-unusable", reason=str(error))
         registry = CollectorRegistry()
-        registry.register(BrokerCollector(broker, ledger, [*listeners, listener]))
+        ages = QueueAges(broker, self._config.data_folder, command)
+        registry.register(BrokerCollector(broker, ledger, [*listeners, listener], ages))
         if tracer is not None:
             registry.register(TraceCollector(tracer))
         ledger_view = LedgerView(self._config.data_folder, lambda: ledger.durable_through)
