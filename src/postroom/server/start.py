@@ -141,6 +141,8 @@ def _warn_of_readers(config: Config) -> None:
                 warn_of_readers(Path(name))
     if config.http is not None:
         warn_of_readers(tokens_file(config.http, config.data_folder))
+    if config.tracing is not None and config.tracing.headers_file:
+        warn_of_readers(Path(config.tracing.headers_file))
 
 
 async def _serve(config: Config, read: Callable[[], Config]) -> Exit:
