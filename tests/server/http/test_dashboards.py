@@ -125,21 +125,21 @@ def wait_for_http(broker: BrokerThread) -> str:
 
 
 @dataclass
-class Asked:
+class Query:
     """What one query asks for."""
 
     selectors: list[tuple[str, list[Any]]] = field(default_factory=list)
     grouped: set[str] = field(default_factory=set)
 
 
-def asked_by(query: str) -> Asked:
+def parsed(query: str) -> Query:
     """Raises ValueError for one that is none."""
-    found = Asked()
+    found = Query()
     _walk(promql.parse(query.replace(RATE, "5m").replace("$instance", ".*").replace("$queue", ".*")), found)
     return found
 
 
-def _walk(node: Any, found: Asked) -> None:
+def _walk(node: Any, found: Query) -> None:
     if isinstance(node, promql.VectorSelector):
         found.selectors.append((node.name, node.matchers.matchers))
     if isinstance(node, promql.AggregateExpr | promql.BinaryExpr) and node.modifier is not None:
@@ -152,7 +152,7 @@ def _walk(node: Any, found: Asked) -> None:
 
 def check(query: str, shown: Shown) -> set[str]:
     """That a broker shows what the query asks for; the labels of its samples."""
-    found = asked_by(query)
+    found = parsed(query)
     assert found.selectors, query
     labels: set[str] = set()
     for name, matchers in found.selectors:

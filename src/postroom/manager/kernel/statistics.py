@@ -418,9 +418,6 @@ class Counters:
         self.undeliverable: dict[str, int] = {}
         """What couldn't be delivered, by why; beyond `MAX_REASONS` of these, and for very long ones,
         `OTHER_REASON`."""
-        self.undeliverable: dict[str, int] = {}
-        """What couldn't be delivered, by why; beyond `MAX_REASONS` of these, and for very long ones,
-        `OTHER_REASON`."""
         self.consumers: i64 = 0
         self.suspended: i64 = 0
         """Consumers whose link may be resumed."""

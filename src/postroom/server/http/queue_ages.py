@@ -20,7 +20,7 @@ from postroom.server.connection.broker import Broker
 MAX_QUEUES: Final = 1000
 """The first by name; of others it isn't said."""
 ANSWER_S: Final = 1.0
-"""So long the broker's thread may take; a busy one is asked again with the next scrape."""
+"""So long the broker's thread may take; what it hasn't said then is left out."""
 _US: Final = 1e6
 
 Command = Callable[[Callable[[int], object]], None]
@@ -47,12 +47,12 @@ class QueueAges:
             "How long the message that came first has been there, of those that could be received now",
             labels=["queue"],
         )
-        asked: Future[Heads] = Future()
-        self._command(lambda now_us: asked.set_result((now_us, self._heads())))
+        answer: Future[Heads] = Future()
+        self._command(lambda now_us: answer.set_result((now_us, self._heads())))
         try:
-            now_us, heads = asked.result(ANSWER_S)
+            now_us, heads = answer.result(ANSWER_S)
             with self._lock:
-                self._look_up(set(heads.values()))
+                self._read_times(set(heads.values()))
                 came_us = self._came_us.copy()
         except (TimeoutError, LedgerError, OSError):
             return ages
@@ -71,12 +71,12 @@ class QueueAges:
                 found[name] = min(serials)
         return found
 
-    def _look_up(self, serials: set[int]) -> None:
+    def _read_times(self, serials: set[int]) -> None:
         """When they came; what is known of others is forgotten."""
         known = {serial: self._came_us[serial] for serial in serials if serial in self._came_us}
         missing = sorted(serials - known.keys())
         if missing:
-            through = self._broker.ledger.durable_through
+            through = self._broker.durable_through
             found = self._reader.read(np.array(missing, np.uint64), through, with_bodies=False, check=False)
             for serial, is_there, arrival in zip(missing, found.found, found.arrivals, strict=True):
                 if is_there:

@@ -52,17 +52,17 @@ class OtlpExporter:
         )
         self._resource: Final = Resource(dict(resource), SCHEMA_URL)
         self._scope: Final = InstrumentationScope("postroom.server", __version__, SCHEMA_URL)
-        self._said: Final = _LastRecord()
+        self._last_record: Final = _LastRecord()
         library = logging.getLogger(LIBRARY_LOGGER)
-        library.addHandler(self._said)
+        library.addHandler(self._last_record)
         library.propagate = False  # the broker's log says it, once
 
     def export(self, spans: Sequence[Span]) -> str:
-        self._said.text = ""
+        self._last_record.text = ""
         result = self._exporter.export([self._readable(span) for span in spans])
         if result == SpanExportResult.SUCCESS:
             return ""
-        return self._said.text or "the collector has not taken them"
+        return self._last_record.text or "the collector has not taken them"
 
     def close(self) -> None:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
