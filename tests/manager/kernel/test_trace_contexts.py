@@ -79,3 +79,9 @@ def test_a_queue_manager_notes_what_it_has_taken() -> None:
     messages.put(world, queue, "two", transaction=transaction, traceparent=SAMPLED)
     taken = contexts.take()
     assert len(taken) == 2 and taken[0][0] < taken[1][0]
+
+
+@pytest.mark.parametrize("flags", range(0, 256, 5))
+def test_the_last_bit_of_the_flags_decides(flags: int) -> None:
+    parent = f"{SAMPLED[:-2]}{flags:02x}"
+    assert noted(a_message(traceparent=parent)) == ([parent] if flags & 1 else [])

@@ -29,9 +29,6 @@ class Exporter:
         self.spans += spans
         return ""
 
-    def close(self) -> None:
-        """Nothing is in work."""
-
 
 class Traced:
     """A ledger in a folder and one process that follows it after the other."""

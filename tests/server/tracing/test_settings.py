@@ -29,7 +29,7 @@ def test_without_the_table_nothing_is_traced(ledger: Ledger) -> None:
 def test_without_the_library_the_start_says_what_to_install(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    monkeypatch.setitem(sys.modules, "opentelemetry.proto.trace.v1", None)
     monkeypatch.delitem(sys.modules, "postroom.server.tracing.otlp_exporter", raising=False)
     try:
         with pytest.raises(StartError, match=r"pip install 'postroom\[otel\]'") as caught:

@@ -20,8 +20,11 @@ MAX_OPENING_BYTES: Final = 4 << 10
 
 _NAME: Final = b"traceparent"
 _NAME_BYTES: Final = 11
-_TEXT_VALUE: Final = b"\xa1\x37"
-"""A string of 55 bytes in AMQP: a context as text, directly behind its name."""
+_STRING8: Final = 0xA1
+_TEXT_BYTES: Final = 55
+"""A context as text, directly behind its name: a string's constructor, its length."""
+_NINE: Final = 0x39
+"""The last character that is a decimal digit: of those the even ones have even codes, of a to f odd ones."""
 _LAST_FLAG: Final = 54
 _DESCRIBED: Final = 0
 _SMALL_ULONG: Final = 0x53
@@ -52,8 +55,9 @@ class TraceContexts:
 
     def note(self, serial: i64, opening: bytes) -> None:
         """A message has arrived that begins with these bytes."""
-        at = opening.find(_NAME, 0, _body_at(opening))
-        if at < 0 or _is_plainly_unsampled(opening, at):
+        end = _body_at(opening)
+        at: i64 = opening.find(_NAME, 0, end)
+        if at < 0 or _is_plainly_unsampled(opening, at, end):
             return
         context = context_of(opening)
         if context is None or not self.chooses(context):
@@ -103,11 +107,13 @@ def _body_at(opening: bytes) -> i64:
     return MAX_OPENING_BYTES
 
 
-def _is_plainly_unsampled(opening: bytes, at: i64) -> bool:
-    """Whether the name, which begins at ``at``, stands there once, with a text that says so: where all are
-    traced and few are sampled, the maps of most needn't be decoded."""
+def _is_plainly_unsampled(opening: bytes, at: i64, end: i64) -> bool:
+    """Whether the name, which begins at ``at``, stands there once before ``end``, with a text that says so:
+    where all are traced and few are sampled, the maps of most needn't be decoded."""
     behind = at + _NAME_BYTES
-    end = behind + 2 + _LAST_FLAG
-    if end >= len(opening) or opening[behind : behind + 2] != _TEXT_VALUE:
+    last = behind + 2 + _LAST_FLAG
+    if last >= len(opening) or opening[behind] != _STRING8 or opening[behind + 1] != _TEXT_BYTES:
         return False
-    return opening[end] in b"02468ace" and opening.find(_NAME, behind, MAX_OPENING_BYTES) < 0
+    digit: i64 = opening[last]
+    is_even = digit & 1 == (0 if digit <= _NINE else 1)
+    return is_even and opening.find(_NAME, behind, end) < 0

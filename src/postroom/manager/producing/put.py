@@ -293,7 +293,7 @@ def write_arrival(
     serial = core.ledger.arrival(arrival)
     if core.trace_contexts is not None:
         core.trace_contexts.note(serial, message.opening())
-    if isinstance(queue, Queue):
+    if isinstance(queue, Queue) and (queue.ids is not None or queue.units is not None):
         _note_arrival(queue, serial, arrival, message)
     return serial
 

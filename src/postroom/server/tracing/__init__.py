@@ -6,6 +6,6 @@ The turns of the broker do one thing for it: they note the context of a sampled 
 - `spans`: what a span is here, and its attributes; `lives`: the records of the ledger as spans
 - `state_file`: what is known of messages that wait, over a restart
 - `follower`: the thread that follows; `span_queue`: spans on their way to the collector
-- `otlp_exporter`: OpenTelemetry's exporter, which the extra ``otel`` brings
+- `otlp_exporter`: spans as OTLP, whose messages the extra ``otel`` brings
 - `tracer`: all of it for one broker
 """

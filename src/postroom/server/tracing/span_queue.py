@@ -33,9 +33,6 @@ class SpanExporter(Protocol):
     def export(self, spans: Sequence[Span]) -> str:
         """Send them; "" when the collector has them, or else why it hasn't."""
 
-    def close(self) -> None:
-        """End a request that is in work, soon."""
-
 
 class SpanQueue:
     """Spans that wait, and the thread that sends them, from `start` to `stop`."""
@@ -73,10 +70,7 @@ class SpanQueue:
         with self._changed:
             self._stopping = True
             self._changed.notify()
-        self._thread.join(STOP_S)
-        if self._thread.is_alive():
-            self._exporter.close()
-            self._thread.join(STOP_S)
+        self._thread.join(STOP_S)  # a request may be in work for longer, and ends with the process
         self.dropped[NOT_SENT] += len(self._spans)
         if self._spans:
             log(logging.WARNING, "spans-not-sent", spans=len(self._spans))
