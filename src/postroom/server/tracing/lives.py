@@ -53,15 +53,15 @@ _TAKEN: Final = (
     *("position", "time_us", "serial", "queue", "to_state", "event", "outcome", "causes"),
     *("holder", "holder_kind"),
 )
-"""Columns of a row that a change has."""
+"""Columns of a row that a change has, in its order."""
 
 
 @dataclass(slots=True)
 class Change:
     """One row about a traced message."""
 
-    position: int
     ordinal: int
+    position: int
     time_us: int
     serial: int
     queue: int
@@ -271,9 +271,12 @@ class Lives:
 
 
 def _changes_of(rows: Rows, indexes: Array) -> Iterator[Change]:
-    for index in indexes.tolist():
-        values = {name: int(rows[name][index]) for name in _TAKEN}
-        change = Change(ordinal=int(rows.ordinal[index]), **values)
+    if not len(indexes):
+        return
+    columns = [rows[name][indexes].tolist() for name in _TAKEN]
+    numbers = rows.ordinal[indexes].tolist(), indexes.tolist()
+    for ordinal, index, *values in zip(*numbers, *columns, strict=True):
+        change = Change(ordinal, *values)
         if rows.arrivals is not None:
             change.arrival, change.names = rows.arrivals[index], rows.names
         yield change
