@@ -107,6 +107,19 @@ def test_after_a_crash_the_bodies_tell(tmp_path: Path) -> None:
     assert names.count("settle q") == 3
 
 
+def test_it_goes_on_from_file_to_file(tmp_path: Path) -> None:
+    traced = Traced(tmp_path)
+    traced.run(puts=1)
+    for _ in range(3):
+        traced.world.restart()
+        traced.world.maintain()  # seals what is before
+        assert traced.run(puts=1) == ["put q"]
+    traced.world.restart()
+    traced.world.maintain()
+    assert traced.run(takes=4).count("settle q") == 4
+    assert len(list(tmp_path.glob("*.events"))) >= 3
+
+
 def test_a_body_that_cant_be_read_is_passed_over(tmp_path: Path) -> None:
     def damaged(wanted: Sequence[BodyPlace]) -> list[Body]:
         return [LedgerCorrupt("00000001.journal", 0, "its CRC is wrong") for _ in wanted]

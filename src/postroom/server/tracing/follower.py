@@ -22,7 +22,7 @@ from postroom.ledger.reading.tail import Watch, journal_chunks
 from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.manager.kernel.trace_contexts import MAX_OPENING_BYTES, TraceContexts, context_of
 from postroom.server.logs import log
-from postroom.server.tracing.lives import Lives
+from postroom.server.tracing.lives import Lives, last_position
 from postroom.server.tracing.span_queue import SpanQueue
 from postroom.server.tracing.state_file import StateFile, TraceState
 
@@ -32,7 +32,8 @@ MAX_BODIES_READ: Final = 20_000
 """After a crash the contexts of so many messages, the newest that weren't noted, are read from their
 bodies."""
 SAVE_S: Final = 5.0
-"""Between two notes of what is known."""
+SAVED_A_SECOND: Final = 2000
+"""Between two notes of what is known, at least; where many messages live longer, so many of them a second."""
 
 ReadBodies = Callable[[Sequence[BodyPlace]], list[Body]]
 
@@ -66,7 +67,7 @@ class TraceFollower:
         self._position = 0
         self._crashed_through = 0
         """Up to there records may be of messages whose contexts nobody has noted."""
-        self._saved = (-1, 0.0)
+        self._saved_position = -1
         self._failure = ""
         self._stopping: Final = threading.Event()
         self._thread: Final = threading.Thread(target=self._run, name="postroom-traces", daemon=True)
@@ -100,7 +101,7 @@ class TraceFollower:
         while not self._stopping.wait(self._interval_s):
             self.poll()
             waited_s += self._interval_s
-            if waited_s >= SAVE_S:
+            if waited_s >= max(SAVE_S, len(self._lives.messages) / SAVED_A_SECOND):
                 waited_s = 0.0
                 self._save()
 
@@ -130,6 +131,7 @@ class TraceFollower:
                 for chunk, known in self._chunks(segment, first, end):
                     self._read_contexts(chunk)
                     self._queue.add(self._lives.read(chunk, known))
+                    self._position = last_position(chunk)  # what fails now goes on from here
                 self._position = end
                 first = end + 1
 
@@ -159,10 +161,13 @@ class TraceFollower:
                 self._lives.note([(int(record["position"]), context)])
 
     def _save(self) -> None:
-        """Note where it stands. A note that can't be written is made the next time."""
+        """Note where it stands, if it has moved. A note that can't be written is made the next time."""
+        if self._position == self._saved_position:
+            return
         state = TraceState(self._ledger_id, self._position, self._lives.messages)
         try:
             self._file.write(state)
+            self._saved_position = state.position
         except OSError as error:
             log(logging.WARNING, "trace-state-not-saved", reason=str(error))
 

@@ -100,7 +100,7 @@ class Lives:
     def read(self, chunk: Chunk, known: Definitions) -> list[Span]:
         """The spans that end in a run of records; runs follow one another."""
         self._adopt(chunk)
-        last = _last_position(chunk)
+        last = last_position(chunk)
         changes = self._changes(chunk, known)
         spans = [span for change in changes for span in self._change(change, known)]
         for serial in [serial for serial in self._noted if serial <= last]:
@@ -296,7 +296,8 @@ def _is_made(change: Change) -> bool:
     return bool(arrival["parent_serial"]) and not arrival["flags"] & ArrivalFlag.RECEIVED
 
 
-def _last_position(chunk: Chunk) -> int:
+def last_position(chunk: Chunk) -> int:
+    """Of the last record of a run."""
     ends = [int(each["position"][-1]) for each in (chunk.arrivals, chunk.transitions) if len(each)]
     return max(ends, default=0)
 

@@ -1,6 +1,5 @@
 """What is known of traced messages that live, in the data folder: how they go on after a restart."""
 
-import contextlib
 from pathlib import Path
 from typing import Final
 
@@ -38,8 +37,3 @@ class StateFile:
         fresh = self._path.with_suffix(".new")
         fresh.write_bytes(json.encode(state))
         fresh.replace(self._path)
-
-    def remove(self) -> None:
-        """Nothing is known."""
-        with contextlib.suppress(OSError):
-            self._path.unlink()
