@@ -1,4 +1,4 @@
-"""Why messages couldn't be delivered, as it is counted: by reason, of which clients may make up any number."""
+"""Why messages could not be delivered, counted by reason, of which clients may make up any number."""
 
 from postroom.manager.kernel.statistics import (
     MAX_REASON_CHARS,
