@@ -23,7 +23,14 @@ LOADED_BY = ("pytest",)
 """What imports modules of ours itself, and is no requirement."""
 
 
-IMPORTED_AS = {"confluent-kafka": "confluent_kafka", "nats-py": "nats", "pyjwt": "jwt"}
+IMPORTED_AS = {
+    "confluent-kafka": "confluent_kafka",
+    "nats-py": "nats",
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
+    "opentelemetry-proto": "opentelemetry",
+    "opentelemetry-sdk": "opentelemetry",
+    "pyjwt": "jwt",
+}
 """Packages that are imported by another name than they are installed by."""
 
 

@@ -274,7 +274,7 @@ static void shut_down(struct load *l) {
 static void set_up(struct load *l) {
   struct options *o = &l->options;
   if (o->mode == MODE_PING) o->window = 1;
-  payload_init(&l->payload, o->body_bytes, o->id_bytes, o->run);
+  payload_init(&l->payload, o->body_bytes, o->id_bytes, o->run, o->sampled_one_in);
   seen_init(&l->seen, o->first);
   l->incoming = malloc(PAYLOAD_MAX_BODY + 4096);
   if (o->mode != MODE_RECEIVE) {

@@ -28,6 +28,7 @@ struct options {
   uint32_t credit;
   uint32_t body_bytes;
   uint32_t id_bytes; /* 0: ulong message id, otherwise a string of that length */
+  uint32_t sampled_one_in; /* each message has a traceparent, and of so many one is sampled; 0: none has one */
   bool mixed_priorities;
   double rate; /* messages a second, 0: as fast as the window allows */
   double patience_s;

@@ -42,15 +42,36 @@ static size_t put_properties(struct payload *p, size_t at, uint32_t run) {
   return at + id_size;
 }
 
-void payload_init(struct payload *p, uint32_t body_bytes, uint32_t id_bytes, uint32_t run) {
+/* Application properties with a traceparent: the first digits of its trace are the run's, the last the message's. */
+static size_t put_trace(struct payload *p, size_t at, uint32_t run) {
+  static const char TEXT[] = "00-000000000000000000000000000000aa-000000000000000a-00";
+  static const uint8_t HEAD[] = {AMQP_DESCRIBED, AMQP_SMALL_ULONG, 0x74, AMQP_MAP8, 71, 2, AMQP_STRING8, 11,
+                                 't', 'r', 'a', 'c', 'e', 'p', 'a', 'r', 'e', 'n', 't', AMQP_STRING8, 55};
+  memcpy(p->bytes + at, HEAD, sizeof HEAD);
+  at += sizeof HEAD;
+  memcpy(p->bytes + at, TEXT, 55);
+  for (size_t digit = 8; digit-- > 0; run >>= 4) p->bytes[at + 3 + digit] = (uint8_t)"0123456789abcdef"[run & 15];
+  p->trace_at = at;
+  return at + 55;
+}
+
+static void set_trace(uint8_t *text, uint64_t sequence, bool sampled) {
+  text[54] = sampled ? '1' : '0';
+  for (size_t digit = 15; digit-- > 0; sequence /= 10) text[19 + digit] = (uint8_t)('0' + sequence % 10);
+}
+
+void payload_init(struct payload *p, uint32_t body_bytes, uint32_t id_bytes, uint32_t run, uint32_t sampled_one_in) {
   static const uint8_t HEADER[] = {AMQP_DESCRIBED, AMQP_SMALL_ULONG, SECTION_HEADER, AMQP_LIST8, 4, 2, AMQP_TRUE,
                                    AMQP_UBYTE, PAYLOAD_DEFAULT_PRIORITY};
   static const uint8_t DATA[] = {AMQP_DESCRIBED, AMQP_SMALL_ULONG, SECTION_DATA, AMQP_BINARY32};
   p->id_bytes = id_bytes;
-  p->bytes = calloc(1, sizeof HEADER + 8 + 2 + PAYLOAD_MAX_ID + sizeof DATA + 4 + body_bytes);
+  p->sampled_one_in = sampled_one_in;
+  p->trace_at = 0;
+  p->bytes = calloc(1, sizeof HEADER + 8 + 2 + PAYLOAD_MAX_ID + 76 + sizeof DATA + 4 + body_bytes);
   memcpy(p->bytes, HEADER, sizeof HEADER);
   p->priority_at = sizeof HEADER - 1;
   size_t at = put_properties(p, sizeof HEADER, run);
+  if (sampled_one_in > 0) at = put_trace(p, at, run);
   memcpy(p->bytes + at, DATA, sizeof DATA);
   put_u32(p->bytes + at + sizeof DATA, body_bytes);
   p->body_at = at + sizeof DATA + 4;
@@ -62,6 +83,7 @@ void payload_init(struct payload *p, uint32_t body_bytes, uint32_t id_bytes, uin
 void payload_set(struct payload *p, uint64_t sequence, uint8_t priority) {
   p->bytes[p->priority_at] = priority;
   put_u64(p->bytes + p->body_at, sequence);
+  if (p->trace_at) set_trace(p->bytes + p->trace_at, sequence, sequence % p->sampled_one_in == 0);
   if (p->id_bytes == 0) {
     put_u64(p->bytes + p->id_at, sequence);
     return;

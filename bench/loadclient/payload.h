@@ -12,17 +12,19 @@
 #define PAYLOAD_MAX_ID 64
 #define PAYLOAD_DEFAULT_PRIORITY 4
 
-/* A message as sent: header (durable, priority), properties (message-id), one data section. */
+/* A message as sent: header (durable, priority), properties (message-id), a traceparent or not, one data section. */
 struct payload {
   uint8_t *bytes;
   size_t size;
   size_t priority_at;
   size_t id_at; /* of the ulong's eight bytes, or of the string's digits */
   size_t body_at;
+  size_t trace_at; /* of the traceparent's text, 0: there is none */
+  uint32_t sampled_one_in;
   uint32_t id_bytes;
 };
 
-void payload_init(struct payload *p, uint32_t body_bytes, uint32_t id_bytes, uint32_t run);
+void payload_init(struct payload *p, uint32_t body_bytes, uint32_t id_bytes, uint32_t run, uint32_t sampled_one_in);
 void payload_set(struct payload *p, uint64_t sequence, uint8_t priority);
 void payload_free(struct payload *p);
 

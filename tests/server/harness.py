@@ -26,6 +26,7 @@ from postroom.server.kernel.connection_state import ANONYMOUS_USER
 from postroom.server.listening.listeners import Listener
 from postroom.server.listening.service import Service, ServiceLedger
 from postroom.server.start import make_broker, open_ledger
+from postroom.server.tracing.tracer import Tracer, make_tracer
 from postroom.testing.clock import SettableClock
 from tests.originals import ORIGINALS
 from tests.server.memory_ledger import MemoryLedger
@@ -170,13 +171,23 @@ class BrokerThread:
             ledger = open_ledger(config)
             try:
                 broker = make_broker(config, ledger)
-                await self._run_service(ledger, broker, _listeners(config), http)
+                tracer = make_tracer(config, ledger)
+                if tracer is not None:
+                    tracer.start(broker.manager)
+                await self._run_service(ledger, broker, _listeners(config), http, tracer)
+                if tracer is not None:
+                    tracer.stop()
             finally:
                 http.stop()
                 ledger.close()
 
     async def _run_service(
-        self, ledger: ServiceLedger, broker: Broker, listeners: list[Listener], http: Http | None = None
+        self,
+        ledger: ServiceLedger,
+        broker: Broker,
+        listeners: list[Listener],
+        http: Http | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.broker = broker
@@ -185,7 +196,8 @@ class BrokerThread:
         self.addresses = self._service.addresses()
         self.address = self.addresses[0]
         if http is not None and isinstance(ledger, Ledger):
-            self.http_urls = http.start(broker, ledger, listeners, self._service.command_from_thread)
+            command = self._service.command_from_thread
+            self.http_urls = http.start(broker, ledger, listeners, command, tracer)
         self._ready.set()
         await self._service.ended.wait()
         await self._service.stop()

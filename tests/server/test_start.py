@@ -228,8 +228,10 @@ def test_a_bad_configuration(start: list[Process], tmp_path: Path, text: str, pl
 
 
 def test_files_with_secrets_that_others_can_read_are_warned_of(start: list[Process], tmp_path: Path) -> None:
-    password, tokens, config = (tmp_path / name for name in ("password", "tokens.json", "postroom.toml"))
+    names = ("password", "tokens.json", "postroom.toml", "headers")
+    password, tokens, config, headers = (tmp_path / name for name in names)
     password.write_text("sesame\n")
+    headers.write_text("Authorization: Bearer sesame\n")
     tokens.write_text("[]")
     hashed = hash_password("root", iterations=MIN_ITERATIONS)
     config.write_text(
@@ -245,16 +247,18 @@ password_file = "{password}"
 [http]
 address = "127.0.0.1:0"
 tokens = "{tokens}"
+[tracing]
+headers_file = "{headers}"
 """
     )
     options = ("--config", str(config), "--listen", "127.0.0.1:0")
     for mode, warned in ((0o644, True), (0o600, False)):
-        for file in (password, tokens, config):
+        for file in (password, tokens, config, headers):
             file.chmod(mode)
         folder = tmp_path / f"{mode:o}"
         broker = begin(start, folder, *options)
         broker.ready()
-        for file in (password, tokens, config):
+        for file in (password, tokens, config, headers):
             assert (f"file-open-to-others file={file} mode=644" in broker.log_text()) == warned
         broker.end()
         assert "sesame" not in broker.log_text()

@@ -17,7 +17,7 @@ BODIES_UNREADABLE: Final = "bodies-unreadable"
 CLOCK_AHEAD: Final = "clock-ahead"
 
 _LEVELS: Final = {DISK_SHORT: logging.WARNING, CLOCK_AHEAD: logging.WARNING}
-_CURES: Final = {
+CURES: Final = {
     DISK_SHORT: (
         "what can go is going: bodies of what has ended, leases and history; consume messages, or give the"
         " volume more space"
@@ -31,6 +31,7 @@ _CURES: Final = {
     CLOCK_AHEAD: "what is delayed, expires or is leased goes by it; start the broker again to have it right",
     MAINTENANCE_STOPPED: "files pile up until then: remove the cause and start the broker again",
 }
+"""Of each alarm there is: what to do, or what is being done."""
 _US: Final = 1_000_000
 
 
@@ -65,7 +66,7 @@ class Alarms:
     def begin(self, name: str, what: str, now_us: int) -> None:
         """From now on, unless it is on already."""
         if name not in self._on:
-            alarm = self._on[name] = Alarm(name, now_us, what, _CURES[name])
+            alarm = self._on[name] = Alarm(name, now_us, what, CURES[name])
             level = _LEVELS.get(name, logging.ERROR)
             log(level, "alarm", name=name, what=what, cure=alarm.cure)
 

@@ -40,6 +40,7 @@ from postroom.server.logs import log
 from postroom.server.membership import Membership, stopped_by
 from postroom.server.reload import Reloader
 from postroom.server.status import ACTIVE, TICK_S, StatusDoor
+from postroom.server.tracing.tracer import make_tracer
 
 SWITCH_INTERVAL_S: Final = 0.0002
 """So long the ledger's maintenance, or a read, keeps the interpreter while the event loop wants it."""
@@ -140,6 +141,8 @@ def _warn_of_readers(config: Config) -> None:
                 warn_of_readers(Path(name))
     if config.http is not None:
         warn_of_readers(tokens_file(config.http, config.data_folder))
+    if config.tracing is not None and config.tracing.headers_file:
+        warn_of_readers(Path(config.tracing.headers_file))
 
 
 async def _serve(config: Config, read: Callable[[], Config]) -> Exit:
@@ -221,6 +224,9 @@ async def _run(
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     broker = make_broker(config, ledger, membership=membership)
     _log_who_may(config, broker)
+    tracer = make_tracer(config, ledger)
+    if tracer is not None:
+        tracer.start(broker.manager)
     service = Service(config, listeners, ledger, broker, loop)
     if membership is not None:
         membership.watch(loop, service.fail)
@@ -234,7 +240,7 @@ async def _run(
         ledger.read_bodies,
     )
     message_log.start()
-    served = http.start(broker, ledger, listeners, service.command_from_thread)
+    served = http.start(broker, ledger, listeners, service.command_from_thread, tracer)
     _tune_collector()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, service.ended.set)
@@ -251,6 +257,8 @@ async def _run(
     log(logging.INFO, "stopping")
     await service.stop()
     message_log.stop()
+    if tracer is not None:
+        tracer.stop()
     log(logging.INFO, "stopped")
     return Exit.STOPPED
 

@@ -106,11 +106,15 @@ class MessageFields(Fields):
         """A message annotation, as changed by outcomes; None if there is none of that name."""
         if self._changed is not None and name in self._changed:
             return self._changed[name]
+        return self.annotations().get(name)
+
+    def annotations(self) -> dict[str, object]:
+        """All message annotations, as they were sent."""
         found = self._annotations
         if found is None:
             found = self._map_at(self._find(d.MESSAGE_ANNOTATIONS))
             self._annotations = found
-        return found.get(name)
+        return found
 
     def property_at(self, index: i64) -> object:
         """A field of the properties section by its place; None if absent."""

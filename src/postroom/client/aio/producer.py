@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from postroom.client.aio.closable import Closable, OfOneSession
 from postroom.client.connection.sender_link import Outcome, Sending
 from postroom.client.connection.transport import within
-from postroom.client.destinations import Destination, text_of
+from postroom.client.destinations import Destination, address_of, text_of
 from postroom.client.exceptions import JMSException
 from postroom.client.messages.message import Body, DeliveryMode, Message, as_message, encode_message
+from postroom.client.messages.message_tracing import MessageTracing
 from postroom.client.messages.send_headers import NO_OPTIONS, SendOptions
 from postroom.client.sessions.completions import Completions, Sent, raise_unless_accepted
 from postroom.client.sessions.connection_state import FailureCallback, MessageCallback
@@ -152,7 +154,18 @@ class MessageProducer(OfOneSession, Closable):
                 delivery_delay_ms=delivery_delay_ms,
             )
         sent = as_message(message)
-        outcome = await self._put(sent, destination, options)
+        with self._traced([sent], destination):
+            outcome = await self._put(sent, destination, options)
+            await self._complete(sent, outcome, on_completion, on_exception)
+
+    async def _complete(
+        self,
+        sent: Message,
+        outcome: Outcome | None,
+        on_completion: MessageCallback | None,
+        on_exception: FailureCallback | None,
+    ) -> None:
+        """Wait for the outcome, or have it told later."""
         if on_completion is None and on_exception is None and self._waits_for(sent):
             await self._check(outcome)
         elif outcome is not None or on_completion is not None:
@@ -164,10 +177,29 @@ class MessageProducer(OfOneSession, Closable):
 
         Raises what :meth:`send` raises for the first that was not accepted; those after it may have been.
         """
-        outcomes = [await self._put(as_message(message), destination, NO_OPTIONS) for message in messages]
-        for outcome in outcomes:
-            await self._check(outcome)
+        sent = [as_message(message) for message in messages] if self._tracing is not None else []
+        with self._traced(sent, destination):
+            outcomes = [
+                await self._put(as_message(message), destination, NO_OPTIONS) for message in sent or messages
+            ]
+            for outcome in outcomes:
+                await self._check(outcome)
         return len(outcomes)
+
+    @property
+    def _tracing(self) -> MessageTracing | None:
+        return self._state.shared.options.tracing
+
+    def _traced(
+        self, messages: list[Message], destination: Destination | None
+    ) -> AbstractContextManager[object]:
+        """Around a send."""
+        tracing = self._tracing
+        if tracing is None or not messages:
+            return nullcontext()
+        to = self._destination or destination or messages[0].destination
+        client_id = self._sending.provider.connector.container_id
+        return tracing.sending(messages, "" if to is None else address_of(to), client_id)
 
     async def _check(self, outcome: Outcome | None) -> None:
         if outcome is not None:

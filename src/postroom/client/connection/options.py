@@ -17,6 +17,7 @@ from postroom.amqp.frames.sasl import EXTERNAL, TOKEN_MECHANISMS
 from postroom.client.connection.sign_in import USER_MECHANISMS
 from postroom.client.connection.url import ParsedUrl
 from postroom.client.durations import MS_A_SECOND, check_duration
+from postroom.client.messages.message_tracing import MessageTracing
 
 DEFAULT_PREFETCH: Final = 1_000
 MAX_PREFETCH: Final = 32_767
@@ -161,6 +162,9 @@ class ClientOptions:
     recover: RecoverMode = RecoverMode.LOCAL
     """Who has ``Session.recover`` bring messages back, unless the session says otherwise; ValueError for a
     text that is none."""
+    tracing: MessageTracing | None = None
+    """An instrumentation around sends, receives and listeners: `OpenTelemetryTracing` of
+    :mod:`postroom.client.tracing`; None: nothing is traced."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "recover", read_recover(self.recover))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from typing import Final, NamedTuple
 
 from postroom.amqp.extensions import FAILURE_COUNT
@@ -145,6 +146,17 @@ class Deliveries:
         """Say of a message for ``receive`` what the mode says; False where it isn't the application's to see:
         it came before a break, and comes again.
         """
+        tracing = self.state.shared.options.tracing
+        if tracing is None:
+            return await self._hand_over(delivery)
+        with tracing.receiving(delivery.message, *self.traced_as()):
+            return await self._hand_over(delivery)
+
+    def traced_as(self) -> tuple[str, str]:
+        """Address and client id, as spans name them."""
+        return self.receiving.address or "", self.receiving.provider.connector.container_id
+
+    async def _hand_over(self, delivery: Delivery) -> bool:
         if self.state.transaction is None and self.state.mode.is_automatic:
             await self._send_outcomes([delivery.incoming], ACCEPTED)
             return True
@@ -376,7 +388,9 @@ class Listening:
             return
         outcome: DeliveryState = ACCEPTED
         try:
-            await call_back(self._listener, message)
+            tracing = deliveries.state.shared.options.tracing
+            with tracing.processing(message, *deliveries.traced_as()) if tracing else nullcontext():
+                await call_back(self._listener, message)
         except Exception:
             LOG.exception("the message listener of %s failed", deliveries.receiving.what)
             outcome = deliveries.state.shared.options.redelivery.listener_failure.state

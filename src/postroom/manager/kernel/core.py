@@ -17,6 +17,7 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.holders import Holders
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.kernel.statistics import Counters
+from postroom.manager.kernel.trace_contexts import TraceContexts
 from postroom.manager.kernel.transaction import OpenTransactions
 from postroom.manager.kernel.turn_state import Agenda, Durability, MemoryUse, Reports, TurnBudget
 
@@ -81,6 +82,8 @@ class Core:
         self.holders = Holders(ledger)
         self.transactions = OpenTransactions()
         self.reports = Reports()
+        self.trace_contexts: TraceContexts | None = None
+        """Those of messages that arrive; None: nobody traces."""
         self.parts: list[TurnPart] = []
         """Of all features, in the order in which they are called."""
         self.followers: list[TurnPart] = []

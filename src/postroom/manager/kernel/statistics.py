@@ -26,6 +26,12 @@ BROWSE_LOCKED: Final = 7
 PAUSED: Final = 8
 ORDERED: Final = 9
 
+MAX_REASONS: Final = 64
+MAX_REASON_CHARS: Final = 128
+OTHER_REASON: Final = "other"
+NO_REASON: Final = "unspecified"
+"""Where what couldn't be delivered is counted by its reason, which a client may have made up."""
+
 SLOT_NAMES: Final = (
     "nowhere",
     "current",
@@ -409,6 +415,17 @@ class Counters:
         """When its counters began: at the start, or when they were all reset."""
         self.removed = Counted()
         """Counters of queues that are no more."""
+        self.undeliverable: dict[str, int] = {}
+        """What couldn't be delivered, by why; beyond `MAX_REASONS` of these, and for very long ones,
+        `OTHER_REASON`."""
         self.consumers: i64 = 0
         self.suspended: i64 = 0
         """Consumers whose link may be resumed."""
+
+    def count_undeliverable(self, reason: str) -> None:
+        """One more message couldn't be delivered for that reason."""
+        known = self.undeliverable
+        reason = reason or NO_REASON
+        if len(reason) > MAX_REASON_CHARS or (reason not in known and len(known) >= MAX_REASONS):
+            reason = OTHER_REASON
+        known[reason] = known.get(reason, 0) + 1

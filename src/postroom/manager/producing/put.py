@@ -291,14 +291,20 @@ def write_arrival(
         if flags & (n.FLAG_BODY_STORED | n.FLAG_TAPPED) != 0:
             arrival.body = body
     serial = core.ledger.arrival(arrival)
-    if not isinstance(queue, Queue):
-        return serial
+    if core.trace_contexts is not None:
+        core.trace_contexts.note(serial, message.opening())
+    if isinstance(queue, Queue) and (queue.ids is not None or queue.units is not None):
+        _note_arrival(queue, serial, arrival, message)
+    return serial
+
+
+def _note_arrival(queue: Queue, serial: i64, arrival: Arrival, message: Message) -> None:
+    """Have it found by its ids, and be a member of its unit."""
     if queue.ids is not None:
         queue.ids.note(serial, arrival.properties)
     if queue.units is not None:
         size, offset = message.size, arrival.body_offset
-        queue.units.come(Entry(queue, serial, arrival.priority, flags, 0, offset, size, body))
-    return serial
+        queue.units.come(Entry(queue, serial, arrival.priority, arrival.flags, 0, offset, size, message.body))
 
 
 def put_in_transaction(

@@ -62,6 +62,16 @@ class Band:
                 return back
         return front
 
+    def first_serial(self) -> i64:
+        """The serial of the next entry, which may be packed; 0 where there is none."""
+        entry = self.first()
+        if entry is not None:
+            return entry.serial
+        if self.backlog.count == 0:
+            return 0
+        chunk = self.backlog.front()
+        return chunk.serial(chunk.first_living())
+
     def pop(self, entry: Entry) -> None:
         """Take out ``entry``, which is here and usually the first."""
         head = self.head

@@ -50,6 +50,7 @@ def dead_letter(core: Core, entry: Entry, reason: str, description: str) -> None
     """
     reason, description = reason[:MAX_REASON_CHARS], description[:MAX_REASON_CHARS]
     detail = detail_of(reason, description)
+    core.counters.count_undeliverable(reason)
     target = None
     if may_leave(entry):
         target = queues.target(core, as_queue(entry.queue), entry.queue.definition.dead_letter_queue)

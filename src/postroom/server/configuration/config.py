@@ -43,6 +43,7 @@ from postroom.server.configuration.sign_in import (
     SignInRuleConfig,
     check_rules,
 )
+from postroom.server.configuration.tracing import TracingConfig
 from postroom.server.configuration.values import (
     Name,
     NotNegative,
@@ -398,6 +399,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     dead_letter_handler: list[DeadLetterHandlerConfig] = []
     http: HttpConfig | None = None
     """Unset: nothing is served over HTTP."""
+    tracing: TracingConfig | None = None
+    """Unset: nothing is traced."""
     replication: ReplicationConfig | None = None
     """Unset: the ledger is on this machine alone."""
 

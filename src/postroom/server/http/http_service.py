@@ -12,6 +12,7 @@ from postroom.server.connection.broker import Broker
 from postroom.server.http.tokens import TOKENS_NAME, Tokens, TokensError, read_tokens
 from postroom.server.listening.listeners import Listener
 from postroom.server.logs import log
+from postroom.server.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
     from postroom.server.http.application import Application
@@ -39,8 +40,10 @@ class Http:
         ledger: Ledger,
         listeners: list[Listener],
         command: Callable[[Callable[[int], object]], None],
+        tracer: Tracer | None = None,
     ) -> list[str]:
-        """Serve that broker, and tell of the certificates of its ``listeners``; the URLs.
+        """Serve that broker, and tell of the certificates of its ``listeners`` and of its ``tracer``; the
+        URLs.
 
         ``command`` has the broker's own thread do something with the time.
         """
@@ -55,6 +58,8 @@ class Http:
         from postroom.server.http.http_server import HttpServer
         from postroom.server.http.ledger_view import LedgerView
         from postroom.server.http.metrics import BrokerCollector
+        from postroom.server.http.queue_ages import QueueAges
+        from postroom.server.http.trace_metrics import TraceCollector
 
         file = tokens_file(config, self._config.data_folder)
         try:
@@ -62,7 +67,10 @@ class Http:
         except TokensError as error:
             log(logging.ERROR, "tokens-unusable", reason=str(error))
         registry = CollectorRegistry()
-        registry.register(BrokerCollector(broker, ledger, [*listeners, listener]))
+        ages = QueueAges(broker, self._config.data_folder, command)
+        registry.register(BrokerCollector(broker, ledger, [*listeners, listener], ages))
+        if tracer is not None:
+            registry.register(TraceCollector(tracer))
         ledger_view = LedgerView(self._config.data_folder, lambda: ledger.durable_through)
         callers = Callers(Tokens(file), broker.access, command)
         self._application = Application(config, callers, ledger_view, registry)

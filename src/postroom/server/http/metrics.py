@@ -20,6 +20,8 @@ from postroom.manager.spark.sink import sinks_of
 from postroom.manager.spark.subscription import spark_subscriptions_of
 from postroom.model.codes import Outcome
 from postroom.server.connection.broker import Broker
+from postroom.server.http.channel_metrics import channel_families
+from postroom.server.http.queue_ages import QueueAges
 from postroom.server.listening.listeners import Listener
 
 MAX_QUEUES: Final = 1000
@@ -57,7 +59,15 @@ class HttpCounters:
 class BrokerCollector(Collector):
     """The broker's own numbers."""
 
-    def __init__(self, broker: Broker, ledger: Ledger, listeners: Iterable[Listener] = ()) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        ledger: Ledger,
+        listeners: Iterable[Listener] = (),
+        ages: QueueAges | None = None,
+    ) -> None:
+        """``ages``: None leaves out how long messages have waited."""
+        self._ages: Final = ages
         self._listeners = [listener for listener in listeners if listener.tls is not None]
         self._broker = broker
         self._ledger = ledger
@@ -72,7 +82,11 @@ class BrokerCollector(Collector):
         yield from self._certificates()
         yield from self._sink_families()
         yield from self._spark_subscription_families()
+        yield from channel_families(self._broker)
+        yield self._undeliverable()
         yield from _queue_families(self._broker.manager.queues.copy().values())
+        if self._ages is not None:
+            yield self._ages.family()
 
     def _info(self) -> Metric:
         info = InfoMetricFamily("postroom", "The broker")
@@ -113,10 +127,19 @@ class BrokerCollector(Collector):
             ("durable_through", "The last record that is durable", ledger.durable_through),
             ("space_low", "1: new messages are refused, the disk is nearly full", int(ledger.space_low)),
             ("maintenance_stopped", "1: sealing has stopped", int(ledger.maintenance_error is not None)),
+            ("free_bytes", "Bytes left on the data folder's volume", ledger.free_bytes),
+            ("unsynced_bytes", "Received and not yet durable", self._broker.unsynced_bytes()),
             ("leases", "Leases of readers, broken ones included", len(leases)),
             ("leases_broken", "Leases that were broken", sum(not lease.in_force for lease in leases)),
         ):
             yield GaugeMetricFamily(f"postroom_ledger_{name}", what, value=int(value))
+
+    def _undeliverable(self) -> Metric:
+        what = "Sent to a dead-letter queue, or discarded where there was none, by why"
+        found = CounterMetricFamily("postroom_undeliverable", what, labels=["reason"])
+        for reason, count in self._broker.manager.core.counters.undeliverable.copy().items():
+            found.add_metric([reason], count)
+        return found
 
     def _members(self) -> Iterator[Metric]:
         """Of a replicated queue manager; of others there are none."""
