@@ -32,7 +32,8 @@ from postroom.server.configuration.file_modes import warn_of_readers
 from postroom.server.connection.broker import Broker
 from postroom.server.connection.message_log import MessageLogWriter, is_wanted
 from postroom.server.exits import Exit, StartError
-from postroom.server.http.http_service import Http, tokens_file
+from postroom.server.http.http_service import Http
+from postroom.server.http.tokens import tokens_file
 from postroom.server.listening.listeners import Listener
 from postroom.server.listening.redirection import Redirection
 from postroom.server.listening.service import Service

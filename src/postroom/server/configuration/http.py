@@ -49,6 +49,23 @@ class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
     send_timeout_ms: Positive = 30_000
     """An answer of which the reader takes nothing for so long is given up."""
 
+    max_body_bytes: Annotated[int, Meta(ge=64 << 10, le=64 << 20)] = 4 << 20
+    """Of a request to the API; a longer one is answered 413."""
+    max_management_requests: Positive = 100
+    """To the management node under way at a time, all callers; one more is answered 429."""
+    management_timeout_ms: Positive = 60_000
+    """A request to the management node that takes longer is cancelled, and answered 504."""
+    hosts: list[str] = []
+    """Names by which browsers reach the broker, as their `Host` header has them, without the port: needed on
+    a loopback address behind a proxy or a tunnel. Unset: `localhost` and loopback addresses on a loopback
+    address, any name elsewhere."""
+    max_sessions: Positive = 1000
+    """Of users who have signed in by name and password; one more is answered 503."""
+    session_idle_s: Positive = 1800
+    """A session without a request for so long has ended."""
+    session_lifetime_s: Positive = 43_200
+    """Longer no session lasts."""
+
     def __post_init__(self) -> None:
         try:
             host, _ = split_address(self.address, DEFAULT_HTTP_PORT)
@@ -75,7 +92,12 @@ class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return is_loopback(split_address(self.address, DEFAULT_HTTP_PORT)[0])
+
+    @property
     def serves_open_metrics(self) -> bool:
         if self.open_metrics is not None:
             return self.open_metrics
-        return is_loopback(split_address(self.address, DEFAULT_HTTP_PORT)[0])
+        return self.is_loopback

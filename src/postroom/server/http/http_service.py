@@ -2,25 +2,18 @@
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from postroom.ledger.ledger import Ledger
 from postroom.server.configuration.config import Config
-from postroom.server.configuration.http import HttpConfig
 from postroom.server.connection.broker import Broker
-from postroom.server.http.tokens import TOKENS_NAME, Tokens, TokensError, read_tokens
+from postroom.server.http.tokens import TokensError, read_tokens, tokens_file
 from postroom.server.listening.listeners import Listener
 from postroom.server.logs import log
 
 if TYPE_CHECKING:
     from postroom.server.http.application import Application
     from postroom.server.http.http_server import HttpServer
-
-
-def tokens_file(config: HttpConfig, data_folder: Path) -> Path:
-    """Where the tokens are."""
-    return Path(config.tokens) if config.tokens else data_folder / TOKENS_NAME
 
 
 class Http:
@@ -48,26 +41,20 @@ class Http:
         if config is None or listener is None:
             return []
         # Imported here: who serves no HTTP starts in half the time.
-        from prometheus_client import CollectorRegistry
-
         from postroom.server.http.application import Application
-        from postroom.server.http.callers import Callers
+        from postroom.server.http.composition import route_groups, shared_parts
         from postroom.server.http.http_server import HttpServer
-        from postroom.server.http.ledger_view import LedgerView
-        from postroom.server.http.metrics import BrokerCollector
+        from postroom.server.http.metrics import HttpCounters
 
         file = tokens_file(config, self._config.data_folder)
         try:
             read_tokens(file)
         except TokensError as error:
             log(logging.ERROR, "tokens-unusable", reason=str(error))
-        registry = CollectorRegistry()
-        registry.register(BrokerCollector(broker, ledger, [*listeners, listener]))
-        ledger_view = LedgerView(self._config.data_folder, lambda: ledger.durable_through)
-        callers = Callers(Tokens(file), broker.access, command)
-        self._application = Application(config, callers, ledger_view, registry)
+        shared = shared_parts(self._config, config, broker, ledger, [*listeners, listener], command)
+        self._application = Application(config, route_groups(shared), HttpCounters(shared.registry))
         app = self._application.as_asgi()
-        self._server = HttpServer(app, config, listener, callers.record)
+        self._server = HttpServer(app, config, listener, shared.admission.callers.record)
         self._server.start()
         return self._server.addresses()
 

@@ -154,7 +154,10 @@ class Management:
         names = [str(name) for name in wanted] if wanted else _all_names(entity_types)
         rights = self._access.rights_of(request)
         rows = [[each.get(name) for name in names] for each in _page(entity_types, rights, offset, count)]
-        return Response(OK, "OK", {"attributeNames": names, "results": rows}, len(rows))
+        body: Attributes = {"attributeNames": names, "results": rows}
+        if request.flag("total"):
+            body["total"] = sum(_visible(entity_type, rights) for entity_type in entity_types)
+        return Response(OK, "OK", body, len(rows))
 
     def _get_types(self, request: Request, now_us: int) -> Response:
         return Response(OK, "OK", {entity_type.type: [] for entity_type in self._restricted_to(request)})
@@ -199,6 +202,13 @@ def _page(entity_types: list[EntityType], rights: Rights, offset: int, count: in
             break
         offset = max(0, offset - passed)
     return found
+
+
+def _visible(entity_type: EntityType, rights: Rights) -> int:
+    """How many rows of the type may be seen."""
+    if may_see(rights, entity_type.type, ""):
+        return entity_type.count()
+    return len(_seen(entity_type, rights))
 
 
 def _seen(entity_type: EntityType, rights: Rights) -> list[Attributes]:

@@ -1,0 +1,52 @@
+"""What is served, put together: the parts, and what they share."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry
+
+from postroom.ledger.ledger import Ledger
+from postroom.server.configuration.config import Config
+from postroom.server.configuration.http import HttpConfig
+from postroom.server.connection.broker import Broker
+from postroom.server.http.admission import Admission
+from postroom.server.http.callers import Callers
+from postroom.server.http.gateway import ManagementGateway
+from postroom.server.http.ledger_routes import LedgerRoutes
+from postroom.server.http.ledger_view import LedgerView
+from postroom.server.http.metrics import BrokerCollector
+from postroom.server.http.metrics_routes import MetricsRoutes
+from postroom.server.http.requesters import Requesters
+from postroom.server.http.route_group import RouteGroup, Shared
+from postroom.server.http.session_routes import SessionRoutes
+from postroom.server.http.sign_in import HttpSignIn
+from postroom.server.http.tokens import Tokens, tokens_file
+from postroom.server.listening.listeners import Listener
+
+
+def shared_parts(
+    config: Config,
+    http: HttpConfig,
+    broker: Broker,
+    ledger: Ledger,
+    listeners: list[Listener],
+    command: Callable[[Callable[[int], object]], None],
+) -> Shared:
+    """What the parts share. ``command`` has the broker's own thread do something with the time."""
+    registry = CollectorRegistry()
+    registry.register(BrokerCollector(broker, ledger, listeners))
+    admission = Admission(
+        http, Callers(Tokens(tokens_file(http, config.data_folder)), broker.access, command)
+    )
+    return Shared(
+        config=http,
+        admission=admission,
+        requesters=Requesters(http, admission, broker.access, HttpSignIn(broker, command, http)),
+        gateway=ManagementGateway(broker, command, http),
+        ledger_view=LedgerView(config.data_folder, lambda: ledger.durable_through),
+        registry=registry,
+    )
+
+
+def route_groups(shared: Shared) -> list[RouteGroup]:
+    """All parts; the first whose prefix a path has answers it."""
+    return [LedgerRoutes(shared), MetricsRoutes(shared), SessionRoutes(shared)]
