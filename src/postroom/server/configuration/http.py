@@ -55,6 +55,8 @@ class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """To the management node under way at a time, all callers; one more is answered 429."""
     management_timeout_ms: Positive = 60_000
     """A request to the management node that takes longer is cancelled, and answered 504."""
+    max_streams: Positive = 64
+    """Streams of figures, and requests that wait for messages, at a time; one more is answered 429."""
     hosts: list[str] = []
     """Names by which browsers reach the broker, as their `Host` header has them, without the port: needed on
     a loopback address behind a proxy or a tunnel. Unset: `localhost` and loopback addresses on a loopback

@@ -9,7 +9,9 @@ from postroom.server.configuration.config import Config
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.connection.broker import Broker
 from postroom.server.http.admission import Admission
+from postroom.server.http.api.routes import ApiRoutes
 from postroom.server.http.callers import Callers
+from postroom.server.http.figures import Figures
 from postroom.server.http.gateway import ManagementGateway
 from postroom.server.http.ledger_routes import LedgerRoutes
 from postroom.server.http.ledger_view import LedgerView
@@ -17,9 +19,9 @@ from postroom.server.http.metrics import BrokerCollector
 from postroom.server.http.metrics_routes import MetricsRoutes
 from postroom.server.http.requesters import Requesters
 from postroom.server.http.route_group import RouteGroup, Shared
-from postroom.server.http.session_routes import SessionRoutes
 from postroom.server.http.sign_in import HttpSignIn
 from postroom.server.http.tokens import Tokens, tokens_file
+from postroom.server.http.waits import Waits
 from postroom.server.listening.listeners import Listener
 
 
@@ -34,19 +36,22 @@ def shared_parts(
     """What the parts share. ``command`` has the broker's own thread do something with the time."""
     registry = CollectorRegistry()
     registry.register(BrokerCollector(broker, ledger, listeners))
-    admission = Admission(
-        http, Callers(Tokens(tokens_file(http, config.data_folder)), broker.access, command)
-    )
+    file = tokens_file(http, config.data_folder)
+    admission = Admission(http, Callers(Tokens(file), broker.access, command))
     return Shared(
         config=http,
         admission=admission,
         requesters=Requesters(http, admission, broker.access, HttpSignIn(broker, command, http)),
         gateway=ManagementGateway(broker, command, http),
+        waits=Waits(http.max_streams),
         ledger_view=LedgerView(config.data_folder, lambda: ledger.durable_through),
         registry=registry,
+        figures=Figures(broker),
+        data_folder=config.data_folder,
+        tokens_file=file,
     )
 
 
 def route_groups(shared: Shared) -> list[RouteGroup]:
     """All parts; the first whose prefix a path has answers it."""
-    return [LedgerRoutes(shared), MetricsRoutes(shared), SessionRoutes(shared)]
+    return [LedgerRoutes(shared), MetricsRoutes(shared), ApiRoutes(shared)]

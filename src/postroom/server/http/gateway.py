@@ -11,9 +11,14 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Generic, TypeVar
 
+from postroom.amqp.errors import UNAUTHORIZED_ACCESS
 from postroom.manager.kernel.effects import Asker, Reply
+from postroom.manager.security.acts import Act
+from postroom.model.rights import QUEUE_MANAGER, Right
+from postroom.server.access.access import FORBIDDEN, missing
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.connection.broker import Broker
+from postroom.server.http.callers import ROUTE
 from postroom.server.http.errors import Refusal
 from postroom.server.logs import LOGGER_NAME, log
 from postroom.server.management import Later, Request, Response
@@ -124,13 +129,43 @@ class ManagementGateway:
             call = _Call(self._broker, asked, pending)
             self._command(call.perform)
             try:
-                return await asyncio.wait_for(pending.future, self._timeout_ms / 1000)
-            except TimeoutError:
-                what = f"no answer within {self._timeout_ms} ms: read what became of it, then try again"
-                raise Refusal(504, "too-slow", what) from None
+                return await self._given(pending)
             finally:
                 if pending.future.cancelled():
                     self._command(call.give_up)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the broker is on its way to its end."""
+        return self._broker.stopping
+
+    async def require(self, requester: Requester, right: Right, operation: str, path: str) -> None:
+        """Raise `Refusal` unless the requester has that right on the queue manager; a refusal is recorded, as
+        of that path."""
+        pending = Pending[str]()
+        self._command(lambda now_us: pending.give(self._missing(requester, right, operation, path, now_us)))
+        lacking = await self._given(pending)
+        if lacking:
+            more = {"condition": UNAUTHORIZED_ACCESS, "right": right.value, "on": QUEUE_MANAGER}
+            raise Refusal(403, "no-right", lacking, **more)
+
+    def _missing(self, requester: Requester, right: Right, operation: str, path: str, now_us: int) -> str:
+        access = self._broker.access
+        if not access.in_force or access.rights_of(requester).on_queue_manager(right):
+            return ""
+        what = missing(requester.user, right, QUEUE_MANAGER)
+        act = Act(
+            requester.user, requester.remote, requester.container, operation, ROUTE, path, FORBIDDEN, what
+        )
+        access.acts.refused(act, now_us)
+        return what
+
+    async def _given(self, pending: Pending[T]) -> T:
+        try:
+            return await asyncio.wait_for(pending.future, self._timeout_ms / 1000)
+        except TimeoutError:
+            what = f"no answer within {self._timeout_ms} ms: read what became of it, then try again"
+            raise Refusal(504, "too-slow", what) from None
 
     async def query(
         self, requester: Requester, entity_type: str, offset: int = 0, limit: int = MAX_QUERY_ROWS

@@ -6,6 +6,7 @@ A part is one class derived from `RouteGroup`, named in `http_service`. It gets 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Final
 
 from prometheus_client import CollectorRegistry
@@ -18,9 +19,11 @@ from postroom.ledger.errors import LedgerError
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.admission import Admission
 from postroom.server.http.errors import Refusal
+from postroom.server.http.figures import Figures
 from postroom.server.http.gateway import ManagementGateway
 from postroom.server.http.ledger_view import LedgerView
 from postroom.server.http.requesters import Requesters
+from postroom.server.http.waits import Waits
 from postroom.server.logs import LOGGER_NAME, log
 
 LABEL: Final = "postroom.label"
@@ -45,8 +48,14 @@ class Shared:
     requesters: Requesters
     """Who calls, where users sign in; sessions."""
     gateway: ManagementGateway
+    waits: Waits
+    """Streams and requests that wait."""
     ledger_view: LedgerView
     registry: CollectorRegistry
+    figures: Figures
+    """For streams."""
+    data_folder: Path
+    tokens_file: Path
 
 
 class RouteGroup:
