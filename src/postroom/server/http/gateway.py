@@ -146,8 +146,8 @@ class ManagementGateway:
         self._command(lambda now_us: pending.give(self._missing(requester, right, operation, path, now_us)))
         lacking = await self._given(pending)
         if lacking:
-            more = {"condition": UNAUTHORIZED_ACCESS, "right": right.value, "on": QUEUE_MANAGER}
-            raise Refusal(403, "no-right", lacking, **more)
+            condition, on = UNAUTHORIZED_ACCESS, QUEUE_MANAGER
+            raise Refusal(403, "no-right", lacking, None, condition=condition, right=right.value, on=on)
 
     def _missing(self, requester: Requester, right: Right, operation: str, path: str, now_us: int) -> str:
         access = self._broker.access

@@ -96,8 +96,8 @@ class RouteGroup:
             request.scope[LABEL] = counted
             try:
                 return await answer(request)
-            except Refusal as refusal:
-                return self.refused(refusal, request.url.path)
+            except Refusal as raised:
+                refusal = raised
             except (LedgerError, OSError) as error:
                 log(logging.ERROR, "http-failed", path=request.url.path, reason=str(error))
                 refusal = Refusal(503, "ledger-unreadable", str(error), {"retry-after": "1"})

@@ -12,7 +12,7 @@ from postroom.server.http.api import answers, arguments
 from postroom.server.http.api import message_arguments as said
 from postroom.server.http.api.lists import paged
 from postroom.server.http.api.messages import NewMessage, StoredMessage, encoded, id_value, shown, typed_id
-from postroom.server.http.api.operation import Call, CarryOut, Operation, given
+from postroom.server.http.api.operation import Call, CarryOut, Operation, attributes, given
 from postroom.server.http.errors import Refusal
 from postroom.server.http.route_group import LEAVE_WORK
 
@@ -147,7 +147,8 @@ async def _delete_one(call: Call) -> Any:
 
 async def _put(call: Call) -> Any:
     message: NewMessage = call.arguments
-    return await call.manage("PUT-MESSAGE", MESSAGE_TYPE, body={"message": encoded(message)})
+    body = await call.manage("PUT-MESSAGE", MESSAGE_TYPE, body={"message": encoded(message)})
+    return attributes(body, Put)
 
 
 async def _import(call: Call) -> Any:

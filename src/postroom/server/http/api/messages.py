@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final
 from uuid import UUID
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from postroom.amqp.encoding.types import ULong
@@ -233,6 +234,11 @@ def _shown_id(value: object) -> object:
     return str(value)
 
 
+def to_json(answer: Any) -> bytes:
+    """An answer as bytes."""
+    return _ENCODER.encode(answer)
+
+
 def as_json(value: Any) -> Any:
     """An AMQP value as near as JSON comes."""
     if isinstance(value, bool) or value is None:
@@ -250,3 +256,6 @@ def as_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [as_json(each) for each in value]
     return str(value)
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=as_json)

@@ -94,7 +94,7 @@ def checked(response: Response) -> Response:
         more |= {"right": body["right"], "on": body["on"]}
     elif body:
         more["info"] = body
-    raise Refusal(response.status, word_of(response), response.description, **more)
+    raise Refusal(response.status, word_of(response), response.description, None, **more)
 
 
 _WORDS: Final = {

@@ -3,9 +3,9 @@
 from http import HTTPStatus
 from typing import Any, Final
 
-import msgspec
 from starlette.responses import Response
 
+from postroom.server.http.api.messages import to_json
 from postroom.server.http.errors import Refusal
 
 PROBLEM_TYPE: Final = "application/problem+json"
@@ -25,7 +25,7 @@ def problem(refusal: Refusal, path: str) -> Response:
         **known,
     }
     headers = {**refusal.headers, "content-type": PROBLEM_TYPE, "cache-control": "no-store"}
-    return Response(msgspec.json.encode(body), refusal.status, headers)
+    return Response(to_json(body), refusal.status, headers)
 
 
 def _title(status: int) -> str:

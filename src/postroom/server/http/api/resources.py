@@ -268,7 +268,11 @@ def _activity() -> list[Resource]:
         .read()
         .verb("END", "End a confirm id or browse lock: what it holds goes back.", answers.Count),
         Resource(
-            "spark-subscriptions", SPARK_SUBSCRIPTION_TYPE, answers.SparkSubscription, "Spark subscription"
+            "spark-subscriptions",
+            SPARK_SUBSCRIPTION_TYPE,
+            answers.SparkSubscription,
+            "Spark subscription",
+            "spark_subscription",
         )
         .create(arguments.NewSparkSubscription)
         .read()

@@ -11,10 +11,11 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
 from postroom.server.http.api import broker_resources, message_resources, resources
+from postroom.server.http.api.messages import to_json
 from postroom.server.http.api.openapi import description
 from postroom.server.http.api.operation import PREFIX, Call, Operation, decoded
 from postroom.server.http.api.problems import problem
-from postroom.server.http.bodies import JSON_TYPE, body_of, content_type
+from postroom.server.http.bodies import FORM_TYPE, JSON_TYPE, body_of, content_type
 from postroom.server.http.errors import Refusal
 from postroom.server.http.route_group import LABEL, NOT_STORED, RouteGroup, Shared
 from postroom.server.management.request import NOBODY
@@ -67,7 +68,7 @@ class ApiRoutes(RouteGroup):
         self.shared.requesters.check_host(request)
         self.shared.admission.keep_pace("", request)
         if self._described is None:
-            self._described = msgspec.json.encode(description(self._operations))
+            self._described = to_json(description(self._operations))
         return Response(self._described, media_type=JSON_TYPE)
 
     async def _answer(self, request: Request) -> Response:
@@ -82,9 +83,7 @@ class ApiRoutes(RouteGroup):
             return answer
         if operation.answer is None:
             return Response(status_code=operation.status, headers=NOT_STORED)
-        return Response(
-            msgspec.json.encode(answer), operation.status, NOT_STORED, media_type=operation.media_type
-        )
+        return Response(to_json(answer), operation.status, NOT_STORED, media_type=operation.media_type)
 
     def _found(self, request: Request) -> tuple[Operation, dict[str, str]]:
         """The operation that is meant, and the parameters of its path. Raises `Refusal`."""
@@ -105,7 +104,8 @@ class ApiRoutes(RouteGroup):
     async def _arguments(self, operation: Operation, request: Request) -> Any:
         body = await body_of(request, self.shared.config)
         if operation.arguments is None:
-            if body.strip() not in (b"", b"{}"):
+            is_form = content_type(request) == FORM_TYPE  # with a CSRF token, which has been looked at
+            if not is_form and body.strip() not in (b"", b"{}"):
                 raise Refusal(400, "bad-body", "a body, where none is wanted")
             return None
         if not body and not operation.needs_arguments:
