@@ -139,8 +139,8 @@ def _warn_of_readers(config: Config) -> None:
         for name in (each.password_file, each.key_file or each.cert_file):
             if name:
                 warn_of_readers(Path(name))
-    if config.http is not None:
-        warn_of_readers(tokens_file(config.http, config.data_folder))
+    if config.http_served is not None:
+        warn_of_readers(tokens_file(config.http_served, config.data_folder))
 
 
 async def _serve(config: Config, read: Callable[[], Config]) -> Exit:
@@ -165,6 +165,7 @@ async def _serve_as_member(
     assert config.replication is not None
     membership = Membership(config, [url for listener in listeners for url in listener.bound_urls()])
     door.report = membership.report
+    http.begin(door.whole)
     redirected = listeners if config.replication.redirect else []
     async with Redirection(config, redirected, membership.active_urls):
         if not await membership.follow():
@@ -184,6 +185,7 @@ async def _serve_as_member(
 def _show_active(
     door: StatusDoor,
     loop: asyncio.AbstractEventLoop,
+    broker: Broker,
     ledger: Ledger,
     urls: list[str],
     membership: Membership | None,
@@ -196,6 +198,7 @@ def _show_active(
             "ledger_id": str(ledger.ledger_id),
             "epoch": ledger.epoch,
             "position": ledger.durable_through,
+            "space_low": broker.space_low,
             "urls": urls,
             **(membership.report_of_active() if membership is not None else {}),
         }
@@ -235,7 +238,7 @@ async def _run(
         ledger.read_bodies,
     )
     message_log.start()
-    served = http.start(broker, ledger, listeners, service.command_from_thread)
+    served = http.start(broker, ledger, listeners, service.command_from_thread, door.whole)
     _tune_collector()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, service.ended.set)
@@ -244,7 +247,7 @@ async def _run(
     loop.add_signal_handler(signal.SIGHUP, service.command, reloader.reload)
     if membership is not None:
         service.command(reloader.reload)  # it may have followed for long
-    _show_active(door, loop, ledger, service.urls(), membership)
+    _show_active(door, loop, broker, ledger, service.urls(), membership)
     _announce(config, service, ledger, served)
     await service.ended.wait()
     if service.failure is not None:

@@ -8,12 +8,18 @@ from postroom.server.addresses import is_loopback, split_address
 from postroom.server.configuration.listening import ListenConfig
 from postroom.server.configuration.values import PlacedError, Positive
 
-DEFAULT_HTTP_PORT: Final = 8672
+DEFAULT_HTTP_PORT: Final = 8161
 
 
 class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the broker serves its ledger and its metrics; without the table it doesn't."""
+    """Where the broker serves its API, its metrics and its ledger over HTTP.
 
+    Without the table it does so at the default address where it takes AMQP on this machine alone, on port
+    5672.
+    """
+
+    enabled: bool = True
+    """false: it doesn't."""
     address: str = f"127.0.0.1:{DEFAULT_HTTP_PORT}"
     """`HOST:PORT`, as of [`[[listen]]`](#listen); bound before the ledger is opened."""
     tls_certificate: str | None = None
@@ -32,6 +38,8 @@ class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
     an address needs a certificate."""
     tokens: str = ""
     """File of [`postroom token`](http.md#tokens); empty: `http-tokens.json` in the data folder."""
+    open_health: bool | None = None
+    """Whether `/health` needs no token; unset: yes on a loopback address, no elsewhere."""
     open_metrics: bool | None = None
     """Whether `/metrics` needs no token; unset: yes on a loopback address, no elsewhere."""
     max_connections: Positive = 256
@@ -97,6 +105,10 @@ class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
         return is_loopback(split_address(self.address, DEFAULT_HTTP_PORT)[0])
+
+    @property
+    def serves_open_health(self) -> bool:
+        return self.is_loopback if self.open_health is None else self.open_health
 
     @property
     def serves_open_metrics(self) -> bool:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from postroom.manager.security.acts import Act
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.errors import Refusal
 from postroom.server.http.metrics import HttpCounters
@@ -45,6 +46,10 @@ class Application:
         """No more is answered."""
         for group in self._groups:
             group.close()
+
+    def record(self, act: Act) -> None:
+        """Have a refusal before any request recorded."""
+        self._others.shared.admission.callers.record(act)
 
     async def _bounded(self, inner: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse what is too much, count what isn't."""

@@ -13,6 +13,8 @@ from postroom.server.http.api.routes import ApiRoutes
 from postroom.server.http.callers import Callers
 from postroom.server.http.figures import Figures
 from postroom.server.http.gateway import ManagementGateway
+from postroom.server.http.health import GetReport
+from postroom.server.http.health_routes import HealthRoutes
 from postroom.server.http.ledger_routes import LedgerRoutes
 from postroom.server.http.ledger_view import LedgerView
 from postroom.server.http.metrics import BrokerCollector
@@ -32,8 +34,10 @@ def shared_parts(
     ledger: Ledger,
     listeners: list[Listener],
     command: Callable[[Callable[[int], object]], None],
+    report: GetReport,
 ) -> Shared:
-    """What the parts share. ``command`` has the broker's own thread do something with the time."""
+    """What the parts share. ``command`` has the broker's own thread do something with the time; ``report``:
+    how the process is."""
     registry = CollectorRegistry()
     registry.register(BrokerCollector(broker, ledger, listeners))
     file = tokens_file(http, config.data_folder)
@@ -47,6 +51,7 @@ def shared_parts(
         ledger_view=LedgerView(config.data_folder, lambda: ledger.durable_through),
         registry=registry,
         figures=Figures(broker),
+        report=report,
         data_folder=config.data_folder,
         tokens_file=file,
     )
@@ -54,4 +59,4 @@ def shared_parts(
 
 def route_groups(shared: Shared) -> list[RouteGroup]:
     """All parts; the first whose prefix a path has answers it."""
-    return [LedgerRoutes(shared), MetricsRoutes(shared), ApiRoutes(shared)]
+    return [LedgerRoutes(shared), MetricsRoutes(shared), HealthRoutes(shared), ApiRoutes(shared)]

@@ -1,30 +1,74 @@
-"""From the configuration to a broker that serves HTTP."""
+"""From the configuration to a broker that serves HTTP, in a thread with a loop of its own.
 
+Its libraries are imported in that thread: no broker starts later for it.
+"""
+
+import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from postroom.ledger.ledger import Ledger
+from postroom.manager.security.acts import Act
 from postroom.server.configuration.config import Config
 from postroom.server.connection.broker import Broker
+from postroom.server.exits import StartError
+from postroom.server.http.front import Front
+from postroom.server.http.health import GetReport
 from postroom.server.http.tokens import TokensError, read_tokens, tokens_file
 from postroom.server.listening.listeners import Listener
 from postroom.server.logs import log
+from postroom.server.status import ACTIVE
 
 if TYPE_CHECKING:
     from postroom.server.http.application import Application
     from postroom.server.http.http_server import HttpServer
+
+LISTEN_BACKLOG: Final = 128
 
 
 class Http:
     """The broker over HTTP, from the bound sockets to the end; nothing where the configuration has none."""
 
     def __init__(self, config: Config) -> None:
-        """Binds the address; raises `StartError` where it can't be had or the certificate can't be used."""
+        """Binds the address; raises `StartError` where it can't be had or the certificate can't be used. The
+        one that is served where nothing is configured may be another's: then it goes without."""
         self._config: Final = config
-        self.listener: Final = None if config.http is None else Listener(config.http.listen())
+        self._http: Final = config.http_served
+        self.listener: Final = self._bound()
+        self._front: Front | None = None
+        self._compose: Callable[[], Application] | None = None
         self._application: Application | None = None
         self._server: HttpServer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._lock: Final = threading.Lock()
+        """Of what both threads look at: what is to be composed, the loop, and the end."""
+        self._is_over = False
+
+    def _bound(self) -> Listener | None:
+        if self._http is None:
+            return None
+        try:
+            return Listener(self._http.listen())
+        except StartError as error:
+            if self._config.http is not None:
+                raise
+            what = f"{error}: serve --http HOST:PORT is another place, --http off none"
+            log(logging.WARNING, "http-not-served", reason=what)
+            return None
+
+    def begin(self, report: GetReport) -> None:
+        """Answer probes from now on, and refuse all else until `start`; ``report``: how the process is."""
+        config, listener = self._http, self.listener
+        if config is None or listener is None or self._front is not None:
+            return
+        self._front = Front(report, config.serves_open_health)
+        for each in listener.sockets:
+            each.listen(LISTEN_BACKLOG)
+        self._thread = threading.Thread(target=self._run, name="postroom-http", daemon=True)
+        self._thread.start()
 
     def start(
         self,
@@ -32,37 +76,83 @@ class Http:
         ledger: Ledger,
         listeners: list[Listener],
         command: Callable[[Callable[[int], object]], None],
+        report: GetReport | None = None,
     ) -> list[str]:
         """Serve that broker, and tell of the certificates of its ``listeners``; the URLs.
 
         ``command`` has the broker's own thread do something with the time.
         """
-        config, listener = self._config.http, self.listener
+        config, listener = self._http, self.listener
         if config is None or listener is None:
             return []
-        # Imported here: who serves no HTTP starts in half the time.
-        from postroom.server.http.application import Application
-        from postroom.server.http.composition import route_groups, shared_parts
-        from postroom.server.http.http_server import HttpServer
-        from postroom.server.http.metrics import HttpCounters
-
         file = tokens_file(config, self._config.data_folder)
         try:
             read_tokens(file)
         except TokensError as error:
             log(logging.ERROR, "tokens-unusable", reason=str(error))
-        shared = shared_parts(self._config, config, broker, ledger, [*listeners, listener], command)
-        self._application = Application(config, route_groups(shared), HttpCounters(shared.registry))
-        app = self._application.as_asgi()
-        self._server = HttpServer(app, config, listener, shared.admission.callers.record)
-        self._server.start()
-        return self._server.addresses()
+        shown = report or (lambda: {"state": ACTIVE, "urls": [""], "space_low": broker.space_low})
+
+        def compose() -> "Application":
+            from postroom.server.http.application import Application
+            from postroom.server.http.composition import route_groups, shared_parts
+            from postroom.server.http.metrics import HttpCounters
+
+            all_listeners = [*listeners, listener]
+            shared = shared_parts(self._config, config, broker, ledger, all_listeners, command, shown)
+            return Application(config, route_groups(shared), HttpCounters(shared.registry))
+
+        with self._lock:
+            self._compose = compose
+            loop = self._loop
+        if loop is not None:
+            loop.call_soon_threadsafe(self._hand_over)
+        self.begin(shown)
+        return listener.http_urls()
 
     def stop(self) -> None:
         """Answers end, for a short while; then no more is read."""
-        if self._server is not None:
-            self._server.stop()
+        with self._lock:
+            self._is_over = True
+            server = self._server
+        if server is not None:
+            server.stop()
+        if self._thread is not None:
+            self._thread.join()
         if self._application is not None:
             self._application.close()
         if self.listener is not None:
             self.listener.close()
+
+    # In the thread.
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:  # the broker itself goes on
+            log(logging.ERROR, "http-stopped", reason=str(error) or type(error).__name__)
+
+    async def _serve(self) -> None:
+        from postroom.server.http.http_server import HttpServer
+
+        config, listener, front = self._http, self.listener, self._front
+        assert config is not None and listener is not None and front is not None
+        server = HttpServer(front, config, listener, self._refused)
+        with self._lock:
+            if self._is_over:
+                return
+            self._server, self._loop = server, asyncio.get_running_loop()
+            is_ready = self._compose is not None
+        if is_ready:
+            self._hand_over()
+        await server.serve()
+
+    def _hand_over(self) -> None:
+        """The application answers from now on."""
+        if self._application is None and self._compose is not None and self._front is not None:
+            self._application = self._compose()
+            self._front.application = self._application.as_asgi()
+
+    def _refused(self, act: Act) -> None:
+        """A TLS handshake was: have that recorded."""
+        if self._application is not None:
+            self._application.record(act)

@@ -21,6 +21,7 @@ from postroom.server.http.admission import Admission
 from postroom.server.http.errors import Refusal
 from postroom.server.http.figures import Figures
 from postroom.server.http.gateway import ManagementGateway
+from postroom.server.http.health import GetReport
 from postroom.server.http.ledger_view import LedgerView
 from postroom.server.http.requesters import Requesters
 from postroom.server.http.waits import Waits
@@ -54,6 +55,8 @@ class Shared:
     registry: CollectorRegistry
     figures: Figures
     """For streams."""
+    report: GetReport
+    """How the process is, as `postroom status` says it."""
     data_folder: Path
     tokens_file: Path
 
