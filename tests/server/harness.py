@@ -185,7 +185,8 @@ class BrokerThread:
         self.addresses = self._service.addresses()
         self.address = self.addresses[0]
         if http is not None and isinstance(ledger, Ledger):
-            self.http_urls = http.start(broker, ledger, listeners, self._service.command_from_thread)
+            self.http_urls = http.listen()
+            http.start(broker, ledger, listeners, self._service.command_from_thread)
         self._ready.set()
         await self._service.ended.wait()
         await self._service.stop()

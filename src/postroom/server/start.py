@@ -238,7 +238,6 @@ async def _run(
         ledger.read_bodies,
     )
     message_log.start()
-    served = http.start(broker, ledger, listeners, service.command_from_thread, door.whole)
     _tune_collector()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, service.ended.set)
@@ -248,7 +247,8 @@ async def _run(
     if membership is not None:
         service.command(reloader.reload)  # it may have followed for long
     _show_active(door, loop, broker, ledger, service.urls(), membership)
-    _announce(config, service, ledger, served)
+    _announce(config, service, ledger, http.listen())
+    http.start(broker, ledger, listeners, service.command_from_thread, door.whole)
     await service.ended.wait()
     if service.failure is not None:
         return _exit_of(service.failure)

@@ -1,7 +1,4 @@
-"""Requests over HTTP and their answers: within their bounds, counted, each by the part whose path it is.
-
-A framework that makes OpenAPI from types would describe one answer of JSON (docs/explanation/own-parts.md).
-"""
+"""Requests over HTTP and their answers: within their bounds, counted, each by the part whose path it is."""
 
 import time
 from collections.abc import Sequence

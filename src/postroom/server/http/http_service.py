@@ -59,14 +59,21 @@ class Http:
             log(logging.WARNING, "http-not-served", reason=what)
             return None
 
+    def listen(self) -> list[str]:
+        """Take connections from now on, to be answered after `begin` or `start`; the URLs."""
+        if self.listener is None:
+            return []
+        for each in self.listener.sockets:
+            each.listen(LISTEN_BACKLOG)
+        return self.listener.http_urls()
+
     def begin(self, report: GetReport) -> None:
         """Answer probes from now on, and refuse all else until `start`; ``report``: how the process is."""
         config, listener = self._http, self.listener
         if config is None or listener is None or self._front is not None:
             return
         self._front = Front(report, config.serves_open_health)
-        for each in listener.sockets:
-            each.listen(LISTEN_BACKLOG)
+        self.listen()
         self._thread = threading.Thread(target=self._run, name="postroom-http", daemon=True)
         self._thread.start()
 
@@ -77,14 +84,14 @@ class Http:
         listeners: list[Listener],
         command: Callable[[Callable[[int], object]], None],
         report: GetReport | None = None,
-    ) -> list[str]:
-        """Serve that broker, and tell of the certificates of its ``listeners``; the URLs.
+    ) -> None:
+        """Serve that broker, and tell of the certificates of its ``listeners``.
 
         ``command`` has the broker's own thread do something with the time.
         """
         config, listener = self._http, self.listener
         if config is None or listener is None:
-            return []
+            return
         file = tokens_file(config, self._config.data_folder)
         try:
             read_tokens(file)
@@ -107,7 +114,6 @@ class Http:
         if loop is not None:
             loop.call_soon_threadsafe(self._hand_over)
         self.begin(shown)
-        return listener.http_urls()
 
     def stop(self) -> None:
         """Answers end, for a short while; then no more is read."""
