@@ -99,7 +99,7 @@ class Figures:
         period_s = PERIOD_S / 2 if len(queues) <= MAX_SCANNED_QUEUES else RARE_S
         if before is not None and now_s - before.at_s < period_s:
             return before
-        self._scan = scan = _Scan(now_s, *_looked_at(list(queues.copy().values())))
+        self._scan = scan = _Scan(now_s, *_inspected(list(queues.copy().values())))
         if before is not None:
             self._rates = _rates_of(scan.sums, before.sums, now_s - before.at_s)
         else:
@@ -112,7 +112,7 @@ def _rates_of(now: dict[str, int], before: dict[str, int], seconds: float) -> di
     return {rate: round(max(0, now[name] - before[name]) / seconds, 1) for name, rate in _RATES.items()}
 
 
-def _looked_at(queues: list[Queue]) -> tuple[dict[str, int], list[str]]:
+def _inspected(queues: list[Queue]) -> tuple[dict[str, int], list[str]]:
     sums = dict.fromkeys(
         ("messages_current", "messages_pending", "bytes_current", "bytes_pending", *_COUNTED), 0
     )

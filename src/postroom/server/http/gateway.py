@@ -122,11 +122,11 @@ class ManagementGateway:
 
         Raises `Refusal` where too many requests are under way, or this one takes too long.
         """
-        said = {"operation": operation, "type": entity_type, "name": name, **properties}
-        asked = Request(said, None if body is None else dict(body), requester)
+        fields = {"operation": operation, "type": entity_type, "name": name, **properties}
+        request = Request(fields, None if body is None else dict(body), requester)
         with self._admitted():
             pending = Pending[Response]()
-            call = _Call(self._broker, asked, pending)
+            call = _Call(self._broker, request, pending)
             self._command(call.perform)
             try:
                 return await self._given(pending)

@@ -4,7 +4,7 @@ A test compares them with what the management node shows. Times are µs since 19
 say otherwise. Whole numbers may have 63 bits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
@@ -45,7 +45,7 @@ def _types(settings: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
     return {name: kind for name, (kind, _) in settings.items()}
 
 
-def _row(name: str, *parts: Mapping[str, Any]) -> type[Struct]:
+def _row(name: str, parts: Iterable[Mapping[str, Any]]) -> type[Struct]:
     found: dict[str, Any] = {"name": str}
     for part in parts:
         found.update(part)
@@ -86,52 +86,66 @@ _IDENTITY: Final = {
 }
 Queue: Final = _row(
     "Queue",
-    _flags("dynamic", "configured"),
-    _lists("unlike_configuration"),
-    _types(QUEUE),
-    _IDENTITY,
-    _SWITCHES,
-    _COUNTERS,
+    [
+        _flags("dynamic", "configured"),
+        _lists("unlike_configuration"),
+        _types(QUEUE),
+        _IDENTITY,
+        _SWITCHES,
+        _COUNTERS,
+    ],
 )
-Subscription: Final = _row("Subscription", _flags("durable"), _types(QUEUE), _IDENTITY, _SWITCHES, _COUNTERS)
+Subscription: Final = _row(
+    "Subscription", [_flags("durable"), _types(QUEUE), _IDENTITY, _SWITCHES, _COUNTERS]
+)
 Topic: Final = _row(
     "Topic",
-    _types(QUEUE),
-    _flags("auto_created", "temporary", "dynamic"),
-    _texts("durably_paused"),
-    _numbers("messages_unrouted", "subscriptions", "consumers"),
-    _SWITCHES,
-    _numbers("messages_received", "bytes_received", "counting_since_us"),
-    _numbers("messages_current", "messages_pending", "bytes_current", "bytes_pending"),
-    _numbers("messages_consumed", "messages_expired", "messages_dead_lettered"),
+    [
+        _types(QUEUE),
+        _flags("auto_created", "temporary", "dynamic"),
+        _texts("durably_paused"),
+        _numbers("messages_unrouted", "subscriptions", "consumers"),
+        _SWITCHES,
+        _numbers("messages_received", "bytes_received", "counting_since_us"),
+        _numbers("messages_current", "messages_pending", "bytes_current", "bytes_pending"),
+        _numbers("messages_consumed", "messages_expired", "messages_dead_lettered"),
+    ],
 )
 Counters: Final = msgspec.defstruct("Counters", list(_COUNTERS.items()), kw_only=True, module=__name__)
 Quota: Final = _row(
-    "Quota", _types(QUOTA), _numbers("destinations", "messages_used", "bytes_used", "blocked_sends")
+    "Quota", [_types(QUOTA), _numbers("destinations", "messages_used", "bytes_used", "blocked_sends")]
 )
 RemoteQueue: Final = _row(
-    "RemoteQueue", _types(REMOTE_QUEUE), _flags("alias"), _texts("leads_to", "waits_on", "problem")
+    "RemoteQueue", [_types(REMOTE_QUEUE), _flags("alias"), _texts("leads_to", "waits_on", "problem")]
 )
 Channel: Final = _row(
     "Channel",
-    _types(CHANNEL),
-    _texts("state", "reason", "partner", "address", "current_luwid", "in_doubt_luwid", "last_luwid"),
-    _numbers("since_us", "started_us", "last_message_us", "messages", "bytes", "batches", "retry_us"),
-    _numbers("current_messages", "current_sequence", "in_doubt_messages", "last_sequence"),
-    _numbers("reset_sequence", "short_retries_left", "long_retries_left"),
-    _flags("in_doubt"),
+    [
+        _types(CHANNEL),
+        _texts("state", "reason", "partner", "address", "current_luwid", "in_doubt_luwid", "last_luwid"),
+        _numbers("since_us", "started_us", "last_message_us", "messages", "bytes", "batches", "retry_us"),
+        _numbers("current_messages", "current_sequence", "in_doubt_messages", "last_sequence"),
+        _numbers("reset_sequence", "short_retries_left", "long_retries_left"),
+        _flags("in_doubt"),
+    ],
 )
 DeadLetterHandler: Final = _row(
     "DeadLetterHandler",
-    _texts("identity", "queue", "rules_file", "state", "error"),
-    _numbers("rules", "retry_interval_s", "at_hand", *COUNTS),
+    [
+        _texts("identity", "queue", "rules_file", "state", "error"),
+        _numbers("rules", "retry_interval_s", "at_hand", *COUNTS),
+    ],
 )
 Connection: Final = _row(
     "Connection",
-    _texts("container_id", "user"),
-    _numbers("opened_us", "links", "transactions", "messages_in", "messages_out", "bytes_in", "bytes_out"),
-    _numbers("unsettled", "blocked_sends"),
-    _flags("throttled", "outgoing"),
+    [
+        _texts("container_id", "user"),
+        _numbers(
+            "opened_us", "links", "transactions", "messages_in", "messages_out", "bytes_in", "bytes_out"
+        ),
+        _numbers("unsettled", "blocked_sends"),
+        _flags("throttled", "outgoing"),
+    ],
 )
 _BROKER_COUNTERS: Final = {
     name: kind
@@ -140,66 +154,82 @@ _BROKER_COUNTERS: Final = {
 }
 Broker: Final = _row(
     "Broker",
-    _texts("version", "container_id", "dead_letter_queue"),
-    {
-        "queue_defaults": msgspec.defstruct(
-            "QueueDefaults", [(name, _QUEUE_TYPES[name]) for name in QUEUE_DEFAULTS], module=__name__
-        ),
-        "alarms": list[Alarm],
-    },
-    _numbers("queues", "connections", "connections_high", "connections_total", "kept_links"),
-    _numbers("durable_through", "next_position", "unsynced_bytes"),
-    _flags("space_low"),
-    _numbers("blocked_sends", "blocked_bytes", "reports_made", "reports_unmade", "quota_messages_used"),
-    _numbers("quota_bytes_used", "leases", "leases_broken"),
-    _BROKER_COUNTERS,
+    [
+        _texts("version", "container_id", "dead_letter_queue"),
+        {
+            "queue_defaults": msgspec.defstruct(
+                "QueueDefaults", [(name, _QUEUE_TYPES[name]) for name in QUEUE_DEFAULTS], module=__name__
+            ),
+            "alarms": list[Alarm],
+        },
+        _numbers("queues", "connections", "connections_high", "connections_total", "kept_links"),
+        _numbers("durable_through", "next_position", "unsynced_bytes"),
+        _flags("space_low"),
+        _numbers("blocked_sends", "blocked_bytes", "reports_made", "reports_unmade", "quota_messages_used"),
+        _numbers("quota_bytes_used", "leases", "leases_broken"),
+        _BROKER_COUNTERS,
+    ],
 )
 Lease: Final = _row(
     "Lease",
-    {"state": Literal["in force", "broken"]},
-    _texts("owner", "reason"),
-    _flags("bodies"),
-    _lists("queues"),
-    _numbers("position", "duration_s", "max_bytes", "held_bytes", "granted_us", "expires_us", "broken_us"),
-    _numbers("broken_position", "missing_first", "missing_last"),
+    [
+        {"state": Literal["in force", "broken"]},
+        _texts("owner", "reason"),
+        _flags("bodies"),
+        _lists("queues"),
+        _numbers(
+            "position", "duration_s", "max_bytes", "held_bytes", "granted_us", "expires_us", "broken_us"
+        ),
+        _numbers("broken_position", "missing_first", "missing_last"),
+    ],
 )
 Member: Final = _row(
     "Member",
-    _texts("state", "version"),
-    _lists("urls"),
-    _numbers("sequence", "position", "time_us", "behind", "behind_bytes", "behind_s"),
+    [
+        _texts("state", "version"),
+        _lists("urls"),
+        _numbers("sequence", "position", "time_us", "behind", "behind_bytes", "behind_s"),
+    ],
 )
 SparkSubscription: Final = _row(
     "SparkSubscription",
-    _texts("queue", "selector", "state", "registered", "user", "reason", "ledger_id", "epoch_id"),
-    _numbers("window", "window_bytes", "lease_s", "assigned_through", "held", "held_bytes", "confirmed"),
-    _numbers("renewed_us", "until_us", "ended_us", "lost_first", "lost_last", "epoch", "last_position"),
-    _numbers("oldest_waiting"),
-    _flags("is_filling", "is_full"),
+    [
+        _texts("queue", "selector", "state", "registered", "user", "reason", "ledger_id", "epoch_id"),
+        _numbers("window", "window_bytes", "lease_s", "assigned_through", "held", "held_bytes", "confirmed"),
+        _numbers("renewed_us", "until_us", "ended_us", "lost_first", "lost_last", "epoch", "last_position"),
+        _numbers("oldest_waiting"),
+        _flags("is_filling", "is_full"),
+    ],
 )
 Transaction: Final = _row(
     "Transaction",
-    {"state": Literal["active", "rollback-only", "timed-out"]},
-    _texts("container_id", "user", "connection"),
-    _numbers("since_us", "puts", "receipts", "blocked_sends"),
+    [
+        {"state": Literal["active", "rollback-only", "timed-out"]},
+        _texts("container_id", "user", "connection"),
+        _numbers("since_us", "puts", "receipts", "blocked_sends"),
+    ],
 )
 XaBranch: Final = _row(
     "XaBranch",
-    _texts("state", "container_id", "user", "decided_by"),
-    _numbers("since_us", "active_us", "puts", "receipts"),
+    [
+        _texts("state", "container_id", "user", "decided_by"),
+        _numbers("since_us", "active_us", "puts", "receipts"),
+    ],
 )
 _SINK: Final[tuple[Mapping[str, Any], ...]] = (
     _texts("query_id", "run_id", "offsets", "user", "digest"),
     {"position": int | None, "batch_id": int | None},
     _numbers("since_us", "decided_us", "branches", "messages", "bytes"),
 )
-Sink: Final = _row("Sink", *_SINK)
-SinkShown: Final = _row("SinkWithBranches", *_SINK, {"open_branches": list[SinkBranch]})
+Sink: Final = _row("Sink", [*_SINK])
+SinkShown: Final = _row("SinkWithBranches", [*_SINK, {"open_branches": list[SinkBranch]}])
 StoreHolder: Final = _row(
     "StoreHolder",
-    {"kind": Literal["confirm-id", "browse-lock"]},
-    _texts("queue", "user"),
-    _numbers("confirm_id", "lock_id", "since_us", "until_us", "messages", "messages_got"),
+    [
+        {"kind": Literal["confirm-id", "browse-lock"]},
+        _texts("queue", "user"),
+        _numbers("confirm_id", "lock_id", "since_us", "until_us", "messages", "messages_got"),
+    ],
 )
 _PRINCIPAL: Final[tuple[Mapping[str, Any], ...]] = (
     _lists("roles", "every_role", "grants"),
@@ -207,9 +237,9 @@ _PRINCIPAL: Final[tuple[Mapping[str, Any], ...]] = (
     _texts("description"),
 )
 User: Final = _row(
-    "User", *_PRINCIPAL, _lists("every_grant", "signs_in_by"), _flags("locked"), _numbers("connections")
+    "User", [*_PRINCIPAL, _lists("every_grant", "signs_in_by"), _flags("locked"), _numbers("connections")]
 )
-Role: Final = _row("Role", *_PRINCIPAL, _lists("members"))
+Role: Final = _row("Role", [*_PRINCIPAL, _lists("members")])
 
 
 class Page(Struct, Generic[Row], kw_only=True):

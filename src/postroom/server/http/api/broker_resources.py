@@ -61,9 +61,9 @@ async def _tokens(call: Call) -> Any:
 
 async def _create_token(call: Call) -> Any:
     await _require_administration(call, "CREATE")
-    asked: arguments.TokenSettings = call.arguments
+    wanted: arguments.TokenSettings = call.arguments
     add = partial(
-        add_token, name=asked.name, rights=asked.rights, duration_s=asked.duration_s, user=asked.user
+        add_token, name=wanted.name, rights=wanted.rights, duration_s=wanted.duration_s, user=wanted.user
     )
     return {"token": await _on_file(call, add)}
 
@@ -88,8 +88,8 @@ async def _on_file(call: Call, work: Any) -> Any:
 
 
 async def _sign_in(call: Call) -> Response:
-    asked: arguments.Credentials = call.arguments
-    session, cookie = await call.shared.requesters.sign_in(call.request, asked.user, asked.password)
+    wanted: arguments.Credentials = call.arguments
+    session, cookie = await call.shared.requesters.sign_in(call.request, wanted.user, wanted.password)
     shown = {"user": session.user, "csrf_token": session.csrf_token}
     return JSONResponse(shown, 201, {"set-cookie": cookie, **NOT_STORED})
 

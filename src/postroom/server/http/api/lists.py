@@ -31,8 +31,8 @@ def paged(items: list[Any], total: int, path: str, page: Any) -> dict[str, Any]:
     found = {"items": items, "total": total, "offset": page.offset, "limit": page.limit, "next": None}
     end = page.offset + len(items)
     if items and end < total:
-        said = {name: getattr(page, name) for name in type(page).__struct_fields__}
-        query = {name: _text(value) for name, value in said.items() if value or name == "limit"}
+        fields = {name: getattr(page, name) for name in type(page).__struct_fields__}
+        query = {name: _text(value) for name, value in fields.items() if value or name == "limit"}
         found["next"] = f"{path}?{urlencode({**query, 'offset': end}, doseq=True)}"
     return found
 

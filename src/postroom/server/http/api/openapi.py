@@ -113,10 +113,10 @@ def _parameters(
                 "name": each,
                 "in": "query",
                 "required": each in required,
-                **({"description": said["description"]} if "description" in said else {}),
-                "schema": {key: value for key, value in said.items() if key != "description"},
+                **({"description": known["description"]} if "description" in known else {}),
+                "schema": {key: value for key, value in known.items() if key != "description"},
             }
-            for each, said in schema["properties"].items()
+            for each, known in schema["properties"].items()
         ),
     ]
 

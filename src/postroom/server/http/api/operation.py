@@ -46,8 +46,10 @@ class Call:
     ) -> Any:
         """What the management node answers, its body. Raises `Refusal` where it refuses."""
         meant = self.name if name is None else name
-        asked = self.shared.gateway.request(self.requester, operation, entity_type, meant, body, **properties)
-        return checked(await while_wanted(self.request, asked)).body
+        answer = self.shared.gateway.request(
+            self.requester, operation, entity_type, meant, body, **properties
+        )
+        return checked(await while_wanted(self.request, answer)).body
 
 
 CarryOut = Callable[[Call], Awaitable[Any]]
@@ -160,10 +162,10 @@ def managed(
     of attributes, but for ``properties``, which are in the body or in the query."""
 
     async def carry_out(call: Call) -> Any:
-        said = {**given(call.query), **given(call.arguments)}
-        name = call.name or str(said.pop("name", ""))
-        apart = {each.replace("_", "-"): said.pop(each) for each in properties if each in said}
-        body = await call.manage(operation, entity_type, name, said or None, **apart)
+        fields = {**given(call.query), **given(call.arguments)}
+        name = call.name or str(fields.pop("name", ""))
+        apart = {each.replace("_", "-"): fields.pop(each) for each in properties if each in fields}
+        body = await call.manage(operation, entity_type, name, fields or None, **apart)
         return attributes(body, answer)
 
     return carry_out

@@ -178,12 +178,12 @@ def _principal(resource: Resource, new: Any, changed: Any) -> Resource:
 
 async def _with_verifiers(operation: str, entity_type: str, row: Any, call: Call) -> Any:
     """What is kept of a password is made here, off the loop: it takes a core for tens of milliseconds."""
-    said = given(call.arguments)
-    name = call.name or str(said.pop("name"))
-    password = said.pop("password", None)
+    fields = given(call.arguments)
+    name = call.name or str(fields.pop("name"))
+    password = fields.pop("password", None)
     if password is not None:
-        said["verifiers"] = [await asyncio.to_thread(hash_password, password)]
-    return attributes(await call.manage(operation, entity_type, name, said), row)
+        fields["verifiers"] = [await asyncio.to_thread(hash_password, password)]
+    return attributes(await call.manage(operation, entity_type, name, fields), row)
 
 
 def _destinations() -> list[Resource]:
