@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from postroom.manager.kernel.options import QUEUE_SETTINGS, QueueDefinition
 from postroom.manager.kernel.quota_definition import QuotaDefinition
-from postroom.manager.names.remote_queues import RemoteQueueDefinition
+from postroom.manager.names.remote_queue_definition import RemoteQueueDefinition
 from postroom.model.channel import ChannelDefinition
 from postroom.model.settings import Bounds, bounds_of, types_of
 from postroom.server.management.entities.channels import ONLY_CONFIGURED
