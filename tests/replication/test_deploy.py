@@ -66,7 +66,7 @@ class Pod(BrokerProcess):
         self.local_port = free_port()
         replacements = {"MEMBER": name, "0.0.0.0:5671": "{address}"}
         replacements |= {"127.0.0.1:5672": f"127.0.0.1:{self.local_port}"}
-        replacements |= {"0.0.0.0:8672": f"127.0.0.1:{free_port()}"}
+        replacements |= {"0.0.0.0:8161": f"127.0.0.1:{free_port()}"}
         replacements |= {"/etc/postroom/tls/tls.crt": str(folder / "cert.pem")}
         replacements |= {"/etc/postroom/tls/tls.key": str(folder / "key.pem")}
         replacements |= {"/etc/postroom/nats/password": str(folder / "password")}

@@ -64,7 +64,7 @@ def test_the_page_does_what_it_says(tmp_path: Path, page: str, shows: str) -> No
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m postroom.cli "$@"\n')
     command.chmod(0o755)
     path = f"{command.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    ports = {name: str(free_port()) for name in ("5672", "5673", "8672", "8673")}
+    ports = {name: str(free_port()) for name in ("5672", "5673", "8161", "8162")}
     for name in ("422", "622", "822"):
         ports[name] = free_tens({*ports.values()})
     script, printed = script_of((PAGES / page).read_text(), ports)

@@ -197,7 +197,8 @@ class BrokerThread:
         self.address = self.addresses[0]
         if http is not None and isinstance(ledger, Ledger):
             command = self._service.command_from_thread
-            self.http_urls = http.start(broker, ledger, listeners, command, tracer)
+            self.http_urls = http.listen()
+            http.start(broker, ledger, listeners, command, tracer=tracer)
         self._ready.set()
         await self._service.ended.wait()
         await self._service.stop()

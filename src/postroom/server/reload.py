@@ -106,7 +106,7 @@ class Reloader:
 
 
 def _all_listen(config: Config) -> list[ListenConfig]:
-    return [*config.listen, *([] if config.http is None else [config.http.listen()])]
+    return [*config.listen, *([] if config.http_served is None else [config.http_served.listen()])]
 
 
 def _kind(listen: ListenConfig) -> tuple[object, ...]:

@@ -32,7 +32,8 @@ from postroom.server.configuration.file_modes import warn_of_readers
 from postroom.server.connection.broker import Broker
 from postroom.server.connection.message_log import MessageLogWriter, is_wanted
 from postroom.server.exits import Exit, StartError
-from postroom.server.http.http_service import Http, tokens_file
+from postroom.server.http.http_service import Http
+from postroom.server.http.tokens import tokens_file
 from postroom.server.listening.listeners import Listener
 from postroom.server.listening.redirection import Redirection
 from postroom.server.listening.service import Service
@@ -139,8 +140,8 @@ def _warn_of_readers(config: Config) -> None:
         for name in (each.password_file, each.key_file or each.cert_file):
             if name:
                 warn_of_readers(Path(name))
-    if config.http is not None:
-        warn_of_readers(tokens_file(config.http, config.data_folder))
+    if config.http_served is not None:
+        warn_of_readers(tokens_file(config.http_served, config.data_folder))
     if config.tracing is not None and config.tracing.headers_file:
         warn_of_readers(Path(config.tracing.headers_file))
 
@@ -167,6 +168,7 @@ async def _serve_as_member(
     assert config.replication is not None
     membership = Membership(config, [url for listener in listeners for url in listener.bound_urls()])
     door.report = membership.report
+    http.begin(door.whole)
     redirected = listeners if config.replication.redirect else []
     async with Redirection(config, redirected, membership.active_urls):
         if not await membership.follow():
@@ -186,6 +188,7 @@ async def _serve_as_member(
 def _show_active(
     door: StatusDoor,
     loop: asyncio.AbstractEventLoop,
+    broker: Broker,
     ledger: Ledger,
     urls: list[str],
     membership: Membership | None,
@@ -198,6 +201,7 @@ def _show_active(
             "ledger_id": str(ledger.ledger_id),
             "epoch": ledger.epoch,
             "position": ledger.durable_through,
+            "space_low": broker.space_low,
             "urls": urls,
             **(membership.report_of_active() if membership is not None else {}),
         }
@@ -240,7 +244,6 @@ async def _run(
         ledger.read_bodies,
     )
     message_log.start()
-    served = http.start(broker, ledger, listeners, service.command_from_thread, tracer)
     _tune_collector()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, service.ended.set)
@@ -249,8 +252,9 @@ async def _run(
     loop.add_signal_handler(signal.SIGHUP, service.command, reloader.reload)
     if membership is not None:
         service.command(reloader.reload)  # it may have followed for long
-    _show_active(door, loop, ledger, service.urls(), membership)
-    _announce(config, service, ledger, served)
+    _show_active(door, loop, broker, ledger, service.urls(), membership)
+    _announce(config, service, ledger, http.listen())
+    http.start(broker, ledger, listeners, service.command_from_thread, door.whole, tracer)
     await service.ended.wait()
     if service.failure is not None:
         return _exit_of(service.failure)

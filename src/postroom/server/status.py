@@ -104,11 +104,12 @@ class StatusDoor:
                 return
             caller.settimeout(TICK_S)
             try:
-                caller.sendall(json.dumps(self._whole()).encode())
+                caller.sendall(json.dumps(self.whole()).encode())
             except OSError:
                 return  # it didn't wait
 
-    def _whole(self) -> dict[str, Any]:
+    def whole(self) -> dict[str, Any]:
+        """What is answered now. In any thread."""
         found = {"pid": os.getpid(), "version": __version__, **self.report()}
         if self._ticked_s is not None:
             found["loop_s"] = round(time.monotonic() - self._ticked_s, 1)

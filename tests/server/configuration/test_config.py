@@ -218,7 +218,7 @@ BAD_FILES = {
     "table for a value": ("[data]\nx = 1\n", 1, "data", "Expected `str`, got `object`"),
     "value for a table": ("limits = 3\n", 1, "limits", "Expected `object`, got `int`"),
     "HTTP for all without TLS": (
-        '[http]\naddress = "0.0.0.0:8672"\n',
+        '[http]\naddress = "0.0.0.0:8161"\n',
         2,
         "http.address",
         "give tls_certificate, or plain = true",

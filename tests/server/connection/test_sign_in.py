@@ -1,7 +1,6 @@
 """SCRAM without sockets: both ends, other people's vectors, and what attackers try."""
 
 import base64
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -145,25 +144,17 @@ def test_a_broker_that_knows_no_password_is_left() -> None:
         assert caught.value.condition == "amqp:unauthorized-access"
 
 
-class Waiting:
-    """A connection whose password waits to be checked."""
-
-    def __init__(self, remote: str) -> None:
-        self.remote = remote
-
-
 def failed(sign_ins: SignIns, remote: str, user: str) -> None:
     sign_ins.failed(remote, user, lambda now_us: None, 1)
 
 
 def queued(sign_ins: SignIns, *who: tuple[str, str]) -> None:
     for remote, user in who:
-        waiting: Any = Waiting(remote)
-        sign_ins.logins.append(Login(waiting, user, "", lambda user, accepted, now_us: None))
+        sign_ins.logins.append(Login(remote, user, "", lambda user, accepted, now_us: None, lambda: True))
 
 
 def taken(sign_ins: SignIns) -> list[str]:
-    return [f"{(login := sign_ins.take()).user}@{login.binding.remote}" for _ in range(len(sign_ins.logins))]
+    return [f"{(login := sign_ins.take()).user}@{login.remote}" for _ in range(len(sign_ins.logins))]
 
 
 def test_passwords_are_checked_as_they_came() -> None:

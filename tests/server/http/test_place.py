@@ -232,7 +232,7 @@ def test_of_several_members_the_one_that_answers_is_read(
     with pytest.raises(BrokerRefused, match="401"):
         place(served, f"{absent},{served.url}", token="").snapshot()
     with pytest.raises(UrlInvalid, match=r"no http:// or https:// before it"):
-        place_of(f"{served.url},host:8672")
+        place_of(f"{served.url},host:8161")
 
 
 def test_nobody_among_several_members_is_told_of_each(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,9 @@ from postroom.model.entity_types import USER_TYPE
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.configuration.passwords import MIN_ITERATIONS, hash_password
 from postroom.server.configuration.roles import RoleConfig
-from postroom.server.http.application import RIGHTS
 from postroom.server.http.callers import OF_USERS
+from postroom.server.http.ledger_routes import RIGHTS
+from postroom.server.http.metrics_routes import METRICS_PATH
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token, read_tokens, remove_token
 from tests.server.http_client import Served, serving
 from tests.server.management_peer import Manager
@@ -86,12 +87,11 @@ def test_what_is_taken_from_the_user_the_token_opens_no_more(served: Served) -> 
         assert served.get("/ledger", token=of_bob).status == 403
 
 
-@pytest.mark.parametrize("path", RIGHTS)
-def test_each_path_asks_for_its_right(served: Served, path: str) -> None:
-    right = RIGHTS[path]
+@pytest.mark.parametrize(("path", "right"), [*RIGHTS.items(), (METRICS_PATH, Right.METRICS)])
+def test_each_path_asks_for_its_right(served: Served, path: str, right: Right) -> None:
     urls = {"/ledger/records": "/ledger/records?first=1&last=1", "/ledger/files/{name}": "/ledger/files/x"}
     request = {"method": "POST", "body": SERIALS} if path == "/ledger/messages" else {}
-    others = [each for each in Right if each is not right]
+    others = [each for each in OF_USERS if each is not right]
     refused = [
         token(served, "", right),
         token(served, "nobody", right),

@@ -24,6 +24,7 @@ from postroom.manager.kernel.options import (
 from postroom.manager.kernel.quota_definition import QuotaDefinition
 from postroom.manager.names.remote_queue_definition import RemoteQueueDefinition
 from postroom.model.names import MANAGER_MARK
+from postroom.server.addresses import DEFAULT_PORT, is_loopback
 from postroom.server.configuration.channels import ChannelConfig, CredentialsConfig
 from postroom.server.configuration.dead_letter_handlers import DeadLetterHandlerConfig
 from postroom.server.configuration.http import HttpConfig
@@ -398,7 +399,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     remote_queue: list[RemoteQueueConfig] = []
     dead_letter_handler: list[DeadLetterHandlerConfig] = []
     http: HttpConfig | None = None
-    """Unset: nothing is served over HTTP."""
+    """Unset: as the default, where AMQP is taken on this machine alone, on port 5672; else nothing."""
     tracing: TracingConfig | None = None
     """Unset: nothing is traced."""
     replication: ReplicationConfig | None = None
@@ -443,6 +444,17 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     def passwords(self) -> dict[str, tuple[str, ...]]:
         """User name → what is kept of the password, in one form or several."""
         return {user: (kept,) if isinstance(kept, str) else tuple(kept) for user, kept in self.users.items()}
+
+    @property
+    def http_served(self) -> HttpConfig | None:
+        """What is served over HTTP: as configured, or the default beside AMQP's default; None: nothing.
+
+        Who has chosen another port for AMQP may have another broker beside it, and chooses one for HTTP, too.
+        """
+        if self.http is not None:
+            return self.http if self.http.enabled else None
+        is_default = any(each.port == DEFAULT_PORT for each in self.listen)
+        return HttpConfig() if is_default and all(is_loopback(each.host) for each in self.listen) else None
 
     @property
     def data_folder(self) -> Path:

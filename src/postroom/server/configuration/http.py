@@ -8,12 +8,18 @@ from postroom.server.addresses import is_loopback, split_address
 from postroom.server.configuration.listening import ListenConfig
 from postroom.server.configuration.values import PlacedError, Positive
 
-DEFAULT_HTTP_PORT: Final = 8672
+DEFAULT_HTTP_PORT: Final = 8161
 
 
 class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the broker serves its ledger and its metrics; without the table it doesn't."""
+    """Where the broker serves its API, its metrics and its ledger over HTTP.
 
+    Without the table it does so at the default address where it takes AMQP on this machine alone, on port
+    5672.
+    """
+
+    enabled: bool = True
+    """false: it doesn't."""
     address: str = f"127.0.0.1:{DEFAULT_HTTP_PORT}"
     """`HOST:PORT`, as of [`[[listen]]`](#listen); bound before the ledger is opened."""
     tls_certificate: str | None = None
@@ -32,6 +38,8 @@ class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
     an address needs a certificate."""
     tokens: str = ""
     """File of [`postroom token`](http.md#tokens); empty: `http-tokens.json` in the data folder."""
+    open_health: bool | None = None
+    """Whether `/health` needs no token; unset: yes on a loopback address, no elsewhere."""
     open_metrics: bool | None = None
     """Whether `/metrics` needs no token; unset: yes on a loopback address, no elsewhere."""
     max_connections: Positive = 256
@@ -48,6 +56,25 @@ class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Time from accept, or from the last answer, to a whole request; then the connection is closed."""
     send_timeout_ms: Positive = 30_000
     """An answer of which the reader takes nothing for so long is given up."""
+
+    max_body_bytes: Annotated[int, Meta(ge=64 << 10, le=64 << 20)] = 4 << 20
+    """Of a request to the API; a longer one is answered 413."""
+    max_management_requests: Positive = 100
+    """To the management node under way at a time, all callers; one more is answered 429."""
+    management_timeout_ms: Positive = 60_000
+    """A request to the management node that takes longer is cancelled, and answered 504."""
+    max_streams: Positive = 64
+    """Streams of figures, and requests that wait for messages, at a time; one more is answered 429."""
+    hosts: list[str] = []
+    """Names by which browsers reach the broker, as their `Host` header has them, without the port: needed on
+    a loopback address behind a proxy or a tunnel. Unset: `localhost` and loopback addresses on a loopback
+    address, any name elsewhere."""
+    max_sessions: Positive = 1000
+    """Of users who have signed in by name and password; one more is answered 503."""
+    session_idle_s: Positive = 1800
+    """A session without a request for so long has ended."""
+    session_lifetime_s: Positive = 43_200
+    """Longer no session lasts."""
 
     def __post_init__(self) -> None:
         try:
@@ -75,7 +102,16 @@ class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return is_loopback(split_address(self.address, DEFAULT_HTTP_PORT)[0])
+
+    @property
+    def serves_open_health(self) -> bool:
+        return self.is_loopback if self.open_health is None else self.open_health
+
+    @property
     def serves_open_metrics(self) -> bool:
         if self.open_metrics is not None:
             return self.open_metrics
-        return is_loopback(split_address(self.address, DEFAULT_HTTP_PORT)[0])
+        return self.is_loopback

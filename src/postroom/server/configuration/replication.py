@@ -76,7 +76,7 @@ class ReplicationConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """When it is larger it is trimmed whoever still needs it: a member that is further behind wants a copy of
     another's folder. More than what is written while a copy is made, or the copy comes too late."""
     copy_from: list[Url] = []
-    """URLs of the members' [`[http]`](#http), such as `https://a.example:8672`, tried in order: a member that
+    """URLs of the members' [`[http]`](#http), such as `https://a.example:8161`, tried in order: a member that
     is new, damaged, or behind the log's beginning copies the active member's folder. Its own may be among
     them, so that all members have the same list; the active one answers. Empty: it refuses to start then."""
     copy_token_file: str = ""

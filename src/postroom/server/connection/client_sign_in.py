@@ -69,7 +69,8 @@ class ClientSignIn:
             self._scram = ScramSignIn(mechanism, self._sign_ins.verifiers, self._end_point)
             self._challenge(self._scram, event.response, now_us)
         elif event.authorize_as in ("", event.username):
-            login = Login(self._connection, event.username, event.password, self._login_decided)
+            remote = self._connection.remote
+            login = Login(remote, event.username, event.password, self._login_decided, self._waits)
             self._sign_ins.logins.append(login)
         else:
             self._reject(event.username, mechanism, now_us)

@@ -27,7 +27,6 @@ from postroom.server.configuration.passwords import (
 from postroom.server.configuration.sign_in import SignInConfig
 from postroom.server.connection.failed_sign_ins import FailedSignIns, Key, Refuse, key_of
 from postroom.server.kernel.broker_state import BrokerState
-from postroom.server.kernel.connection_state import ConnectionState
 
 MAX_KNOWN: Final = 10_000
 """Users with their addresses of which it is known that they have been let in."""
@@ -137,12 +136,17 @@ def _refused(error: Exception) -> SignInRefused:
 class Login:
     """A name and password to be checked off the loop."""
 
-    def __init__(self, binding: ConnectionState, user: str, password: str, decided: Decided) -> None:
-        self.binding: Final = binding
+    def __init__(
+        self, remote: str, user: str, password: str, decided: Decided, is_wanted: Callable[[], bool]
+    ) -> None:
+        self.remote: Final = remote
+        """``HOST:PORT`` from which it comes."""
         self.user: Final = user
         self.password: Final = password
         self.decided: Final = decided
-        """To be called with the answer, while the connection lives."""
+        """To be called with the answer, as long as it is wanted."""
+        self.is_wanted: Final = is_wanted
+        """Whether somebody waits for the answer still."""
 
 
 class SignIns:
@@ -203,7 +207,7 @@ class SignIns:
         return self.logins.pop(best)
 
     def _rank(self, login: Login) -> tuple[int, bool, int]:
-        key = key_of(login.binding.remote, login.user)
+        key = key_of(login.remote, login.user)
         return self.failures.count(key), key not in self._known, self.failures.count((key[0], ""))
 
     def succeeded(self, remote: str, user: str) -> None:

@@ -103,9 +103,10 @@ class TokenSignIns:
                 found = TokenRefused("the token is another user's", found.user)
             decided(found, later_us)
 
-        self._check(token, decide, now_us)
+        self.check(token, decide, now_us)
 
-    def _check(self, token: str, decided: Decided, now_us: int) -> None:
+    def check(self, token: str, decided: Decided, now_us: int) -> None:
+        """A bearer token as such: have ``decided`` called, now or when keys have been fetched."""
         verifier = self._verifier
         if verifier is None:
             decided(TokenRefused("tokens are taken no more"), now_us)

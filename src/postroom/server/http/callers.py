@@ -22,7 +22,7 @@ OF_USERS: Final = {
     Right.METRICS: model.Right.METRICS,
     Right.REPLICATE: model.Right.REPLICATE,
 }
-"""What a user needs on the queue manager."""
+"""What a user needs on the queue manager. For `Right.MANAGE` nothing: each operation asks for its own."""
 
 
 class Callers:
@@ -47,9 +47,12 @@ class Callers:
 
     def may(self, token: Token, right: Right) -> bool:
         """Whether it opens that."""
-        return right in token.rights and (
-            self._readable is None or OF_USERS[right] in self._readable.get(token.user, ())
-        )
+        readable = self._readable
+        if right not in token.rights or readable is None:
+            return right in token.rights
+        if right is Right.MANAGE:
+            return token.user in readable
+        return OF_USERS[right] in readable.get(token.user, ())
 
     def unauthorized(self, was_presented: bool, remote: str, path: str) -> Refusal:
         """The answer to who has no token that is in force; a wrong one is recorded."""
@@ -67,8 +70,10 @@ class Callers:
         """The answer to a token that doesn't open what was asked for; recorded."""
         if right not in token.rights:
             what = f"the token {token.name!r} has no right {str(right)!r}"
-        elif token.user:
+        elif token.user and right in OF_USERS:
             what = f"the token {token.name!r}: {missing(token.user, OF_USERS[right], model.QUEUE_MANAGER)}"
+        elif token.user:
+            what = f"the token {token.name!r}: there is no user {token.user!r}"
         else:
             what = f"the token {token.name!r} is no user's, and there are users: make it anew, with --user"
         self.record(Act(token.user, remote, "", method, ROUTE, path, FORBIDDEN, what))

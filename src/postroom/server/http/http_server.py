@@ -1,10 +1,9 @@
-"""The thread that serves HTTP: a loop of its own, and protocol bounds that uvicorn doesn't have."""
+"""The server of HTTP, with protocol bounds that uvicorn doesn't have."""
 
 import asyncio
 import logging
 import socket
 import ssl
-import threading
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -16,7 +15,6 @@ from uvicorn.server import ServerState
 from postroom.manager.security.acts import Act
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.listening.listeners import Listener
-from postroom.server.logs import log
 
 MAX_HEAD_BYTES: Final = 16 << 10
 """Of a request: its line and its headers."""
@@ -115,41 +113,22 @@ class TlsHttpServer(uvicorn.Server):
 
 
 class HttpServer:
-    """Serves an application on the bound sockets of a listener, from `start` to `stop`."""
+    """Serves an application on the bound sockets of a listener; made and run in a thread of its own."""
 
     def __init__(
         self, app: ASGIApp, config: HttpConfig, listener: Listener, refused: Callable[[Act], object]
     ) -> None:
-        """``refused`` is told, in the thread that serves, of TLS handshakes that are."""
+        """``refused`` is told of TLS handshakes that are."""
         tls, bounded = listener.tls, BoundedConfig(app, config)
         self._server: Final = uvicorn.Server(bounded) if tls is None else TlsHttpServer(bounded, tls, refused)
         self._sockets: Final = listener.sockets
-        self._scheme: Final = "http" if tls is None else "https"
-        self._thread: Final = threading.Thread(target=self._run, name="postroom-http", daemon=True)
         # Its warnings are about what peers send, and go without the form of our log.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
-    def start(self) -> None:
-        """Take connections from now on, before the thread has come so far."""
-        for each in self._sockets:
-            each.listen(LISTEN_BACKLOG)
-        self._thread.start()
-
-    def addresses(self) -> list[str]:
-        """URLs, with the ports that the system chose."""
-        found = []
-        for each in self._sockets:
-            host, port = each.getsockname()[:2]
-            found.append(f"{self._scheme}://" + (f"[{host}]:{port}" if ":" in host else f"{host}:{port}"))
-        return found
+    async def serve(self) -> None:
+        """Until `stop`."""
+        await self._server.serve(self._sockets)
 
     def stop(self) -> None:
-        """Let answers end, for a short while, and end."""
+        """From any thread: let answers end, for a short while, and end."""
         self._server.should_exit = True
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._server.serve(self._sockets))
-        except Exception as error:  # the broker itself goes on
-            log(logging.ERROR, "http-stopped", reason=str(error) or type(error).__name__)

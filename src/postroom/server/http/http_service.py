@@ -1,38 +1,82 @@
-"""From the configuration to a broker that serves HTTP."""
+"""From the configuration to a broker that serves HTTP, in a thread with a loop of its own.
 
+Its libraries are imported in that thread: no broker starts later for it.
+"""
+
+import asyncio
 import logging
+import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from postroom.ledger.ledger import Ledger
+from postroom.manager.security.acts import Act
 from postroom.server.configuration.config import Config
-from postroom.server.configuration.http import HttpConfig
 from postroom.server.connection.broker import Broker
-from postroom.server.http.tokens import TOKENS_NAME, Tokens, TokensError, read_tokens
+from postroom.server.exits import StartError
+from postroom.server.http.front import Front
+from postroom.server.http.health import GetReport
+from postroom.server.http.tokens import TokensError, read_tokens, tokens_file
 from postroom.server.listening.listeners import Listener
 from postroom.server.logs import log
+from postroom.server.status import ACTIVE
 from postroom.server.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
     from postroom.server.http.application import Application
     from postroom.server.http.http_server import HttpServer
 
-
-def tokens_file(config: HttpConfig, data_folder: Path) -> Path:
-    """Where the tokens are."""
-    return Path(config.tokens) if config.tokens else data_folder / TOKENS_NAME
+LISTEN_BACKLOG: Final = 128
 
 
 class Http:
     """The broker over HTTP, from the bound sockets to the end; nothing where the configuration has none."""
 
     def __init__(self, config: Config) -> None:
-        """Binds the address; raises `StartError` where it can't be had or the certificate can't be used."""
+        """Binds the address; raises `StartError` where it can't be had or the certificate can't be used. The
+        one that is served where nothing is configured may be another's: then it goes without."""
         self._config: Final = config
-        self.listener: Final = None if config.http is None else Listener(config.http.listen())
+        self._http: Final = config.http_served
+        self.listener: Final = self._bound()
+        self._front: Front | None = None
+        self._compose: Callable[[], Application] | None = None
         self._application: Application | None = None
         self._server: HttpServer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._lock: Final = threading.Lock()
+        """Of what both threads look at: what is to be composed, the loop, and the end."""
+        self._is_over = False
+
+    def _bound(self) -> Listener | None:
+        if self._http is None:
+            return None
+        try:
+            return Listener(self._http.listen())
+        except StartError as error:
+            if self._config.http is not None:
+                raise
+            what = f"{error}: serve --http HOST:PORT is another place, --http off none"
+            log(logging.WARNING, "http-not-served", reason=what)
+            return None
+
+    def listen(self) -> list[str]:
+        """Take connections from now on, to be answered after `begin` or `start`; the URLs."""
+        if self.listener is None:
+            return []
+        for each in self.listener.sockets:
+            each.listen(LISTEN_BACKLOG)
+        return self.listener.http_urls()
+
+    def begin(self, report: GetReport) -> None:
+        """Answer probes from now on, and refuse all else until `start`; ``report``: how the process is."""
+        config, listener = self._http, self.listener
+        if config is None or listener is None or self._front is not None:
+            return
+        self._front = Front(report, config.serves_open_health)
+        self.listen()
+        self._thread = threading.Thread(target=self._run, name="postroom-http", daemon=True)
+        self._thread.start()
 
     def start(
         self,
@@ -40,50 +84,83 @@ class Http:
         ledger: Ledger,
         listeners: list[Listener],
         command: Callable[[Callable[[int], object]], None],
+        report: GetReport | None = None,
         tracer: Tracer | None = None,
-    ) -> list[str]:
-        """Serve that broker, and tell of the certificates of its ``listeners`` and of its ``tracer``; the
-        URLs.
+    ) -> None:
+        """Serve that broker, and tell of the certificates of its ``listeners`` and of its ``tracer``.
 
         ``command`` has the broker's own thread do something with the time.
         """
-        config, listener = self._config.http, self.listener
+        config, listener = self._http, self.listener
         if config is None or listener is None:
-            return []
-        # Imported here: who serves no HTTP starts in half the time.
-        from prometheus_client import CollectorRegistry
-
-        from postroom.server.http.application import Application
-        from postroom.server.http.callers import Callers
-        from postroom.server.http.http_server import HttpServer
-        from postroom.server.http.ledger_view import LedgerView
-        from postroom.server.http.metrics import BrokerCollector
-        from postroom.server.http.queue_ages import QueueAges
-        from postroom.server.http.trace_metrics import TraceCollector
-
+            return
         file = tokens_file(config, self._config.data_folder)
         try:
             read_tokens(file)
         except TokensError as error:
             log(logging.ERROR, "tokens-unusable", reason=str(error))
-        registry = CollectorRegistry()
-        ages = QueueAges(broker, self._config.data_folder, command)
-        registry.register(BrokerCollector(broker, ledger, [*listeners, listener], ages))
-        if tracer is not None:
-            registry.register(TraceCollector(tracer))
-        ledger_view = LedgerView(self._config.data_folder, lambda: ledger.durable_through)
-        callers = Callers(Tokens(file), broker.access, command)
-        self._application = Application(config, callers, ledger_view, registry)
-        app = self._application.as_asgi()
-        self._server = HttpServer(app, config, listener, callers.record)
-        self._server.start()
-        return self._server.addresses()
+        shown = report or (lambda: {"state": ACTIVE, "urls": [""], "space_low": broker.space_low})
+
+        def compose() -> "Application":
+            from postroom.server.http.application import Application
+            from postroom.server.http.composition import route_groups, shared_parts
+            from postroom.server.http.metrics import HttpCounters
+
+            all_listeners = [*listeners, listener]
+            shared = shared_parts(self._config, config, broker, ledger, all_listeners, command, shown, tracer)
+            return Application(config, route_groups(shared), HttpCounters(shared.registry))
+
+        with self._lock:
+            self._compose = compose
+            loop = self._loop
+        if loop is not None:
+            loop.call_soon_threadsafe(self._hand_over)
+        self.begin(shown)
 
     def stop(self) -> None:
         """Answers end, for a short while; then no more is read."""
-        if self._server is not None:
-            self._server.stop()
+        with self._lock:
+            self._is_over = True
+            server = self._server
+        if server is not None:
+            server.stop()
+        if self._thread is not None:
+            self._thread.join()
         if self._application is not None:
             self._application.close()
         if self.listener is not None:
             self.listener.close()
+
+    # In the thread.
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:  # the broker itself goes on
+            log(logging.ERROR, "http-stopped", reason=str(error) or type(error).__name__)
+
+    async def _serve(self) -> None:
+        from postroom.server.http.http_server import HttpServer
+
+        config, listener, front = self._http, self.listener, self._front
+        assert config is not None and listener is not None and front is not None
+        server = HttpServer(front, config, listener, self._refused)
+        with self._lock:
+            if self._is_over:
+                return
+            self._server, self._loop = server, asyncio.get_running_loop()
+            is_ready = self._compose is not None
+        if is_ready:
+            self._hand_over()
+        await server.serve()
+
+    def _hand_over(self) -> None:
+        """The application answers from now on."""
+        if self._application is None and self._compose is not None and self._front is not None:
+            self._application = self._compose()
+            self._front.application = self._application.as_asgi()
+
+    def _refused(self, act: Act) -> None:
+        """A TLS handshake was: have that recorded."""
+        if self._application is not None:
+            self._application.record(act)

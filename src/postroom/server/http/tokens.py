@@ -17,6 +17,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from postroom.server.configuration.http import HttpConfig
 from postroom.server.private_files import replace_private
 
 TOKENS_NAME: Final = "http-tokens.json"
@@ -38,6 +39,8 @@ class Right(StrEnum):
     METRICS = "metrics"
     REPLICATE = "replicate"
     """The whole ledger, as another member copies it, with what is kept of passwords."""
+    MANAGE = "manage"
+    """The API: everything that the token's user may do."""
 
 
 class TokensError(Exception):
@@ -59,6 +62,11 @@ class Token(Struct, frozen=True, forbid_unknown_fields=True):
 
     def in_force(self, now_us: int) -> bool:
         return self.expires_us == 0 or now_us < self.expires_us
+
+
+def tokens_file(config: HttpConfig, data_folder: Path) -> Path:
+    """Where the tokens are."""
+    return Path(config.tokens) if config.tokens else data_folder / TOKENS_NAME
 
 
 def digest_of(secret: str) -> str:

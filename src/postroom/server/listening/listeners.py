@@ -33,6 +33,11 @@ class Listener:
             return f"{'amqp' if self.tls is None else 'amqps'}://{address}"
         return f"{'ws' if self.tls is None else 'wss'}://{address}{websocket.path}"
 
+    def http_urls(self) -> list[str]:
+        """Its sockets as URLs of HTTP, with the ports that the system chose."""
+        scheme = "http" if self.tls is None else "https"
+        return [f"{scheme}://{address_of(each)}" for each in self.sockets]
+
     def bound_urls(self) -> list[str]:
         """The same for each of its sockets, listened on or not yet."""
         return [self.url(address_of(each)) for each in self.sockets]

@@ -147,9 +147,9 @@ class OffLoop:
         sign_ins = self._broker.sign_ins
         while sign_ins.logins and not self._checks:
             login = sign_ins.take()
-            if not self._service.has(login.binding):
-                continue  # it has gone, and wants no answer
-            if sign_ins.failures.crowded(login.binding.remote, login.user):
+            if not login.is_wanted():
+                continue  # who has sent it has gone
+            if sign_ins.failures.crowded(login.remote, login.user):
                 self._decide(login, None)
                 continue
             self._checks = True
@@ -159,7 +159,7 @@ class OffLoop:
 
     def _have_checked(self, login: Login, checking: "asyncio.Future[bool]") -> None:
         self._checks = False
-        if self._service.has(login.binding) and not checking.cancelled():
+        if login.is_wanted() and not checking.cancelled():
             known = login.user in self._broker.sign_ins.users
             self._decide(login, known and checking.result())
         self._service.turns.schedule()

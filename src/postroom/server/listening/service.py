@@ -105,10 +105,6 @@ class Service:
             await self._listen(listener)
         self.turns.schedule()
 
-    def has(self, connection: ConnectionState) -> bool:
-        """Whether its socket is open."""
-        return connection in self._sockets
-
     def sockets(self) -> list[SocketConnection]:
         """Every connection."""
         return list(self._sockets.values())

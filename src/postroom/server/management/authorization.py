@@ -38,7 +38,7 @@ from postroom.model.entity_types import (
 from postroom.model.names import full_address
 from postroom.model.rights import QUEUE_MANAGER, Right, Rights
 from postroom.model.xa import Xid, XidInvalid
-from postroom.server.access.access import Access, missing
+from postroom.server.access.access import Access
 from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.management.request import Attributes, Request
 
@@ -384,16 +384,16 @@ SEEN_BY: Final[dict[str, Right | None]] = {
 of each shows it."""
 
 
-def refusal_of(access: Access, broker: BrokerState, rule: Rule, request: Request) -> str:
-    """What is missing, in words; "" where nothing is."""
+def lacking(access: Access, broker: BrokerState, rule: Rule, request: Request) -> tuple[Right, str] | None:
+    """The first right that is missing, and what it is missing on; None where nothing is."""
     if not access.in_force:
-        return ""
+        return None
     rights = access.rights_of(request)
     for need in rule.needs(broker, request):
         name = need.name if need.name == QUEUE_MANAGER else access.governing_name(need.name)
         if not any(_has(access, rights, request.user, right, name) for right in need.rights):
-            return missing(request.user, need.rights[0], name)
-    return ""
+            return need.rights[0], name
+    return None
 
 
 def _has(access: Access, rights: Rights, user: str, right: Right, name: str) -> bool:

@@ -7,10 +7,10 @@ from typing import Final, cast
 from postroom.amqp.errors import UNAUTHORIZED_ACCESS
 from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.security.acts import Act
-from postroom.model.rights import Rights
-from postroom.server.access.access import access_of
+from postroom.model.rights import Right, Rights
+from postroom.server.access.access import access_of, missing
 from postroom.server.kernel.broker_state import BrokerState
-from postroom.server.management.authorization import RULES, SEEN_BY, arguments_of, may_see, refusal_of
+from postroom.server.management.authorization import RULES, SEEN_BY, arguments_of, lacking, may_see
 from postroom.server.management.entities.brokers import Brokers
 from postroom.server.management.entities.channels import ChannelEntities
 from postroom.server.management.entities.connections import Connections
@@ -100,12 +100,11 @@ class Management:
             if request.operation in self._operations:
                 return operation(request, now_us)
             rule = RULES[request.type][request.operation]
-            lacking = refusal_of(self._access, self._broker, rule, request)
+            missed = lacking(self._access, self._broker, rule, request)
         except RequestError as error:
             return error.response()
-        if lacking:
-            self._access.acts.refused(_act(request, FORBIDDEN, lacking), now_us)
-            return Response(FORBIDDEN, lacking, {}, condition=UNAUTHORIZED_ACCESS)
+        if missed is not None:
+            return self._forbidden(request, *missed, now_us)
         response = self._carry_out(operation, request, now_us)
         if rule.act:
             status, what = ACCEPTED, "taken up"
@@ -113,6 +112,13 @@ class Management:
                 status, what = response.status, response.description
             self._access.acts.done(_act(request, status, what), now_us)
         return response
+
+    def _forbidden(self, request: Request, right: Right, name: str, now_us: int) -> Response:
+        """The answer to who lacks that right; recorded."""
+        what = missing(request.user, right, name)
+        self._access.acts.refused(_act(request, FORBIDDEN, what), now_us)
+        body = {"right": right.value, "on": name}
+        return Response(FORBIDDEN, what, body, condition=UNAUTHORIZED_ACCESS)
 
     def _carry_out(self, operation: Operation, request: Request, now_us: int) -> Response | Later:
         try:
@@ -154,7 +160,10 @@ class Management:
         names = [str(name) for name in wanted] if wanted else _all_names(entity_types)
         rights = self._access.rights_of(request)
         rows = [[each.get(name) for name in names] for each in _page(entity_types, rights, offset, count)]
-        return Response(OK, "OK", {"attributeNames": names, "results": rows}, len(rows))
+        body: Attributes = {"attributeNames": names, "results": rows}
+        if request.flag("total"):
+            body["total"] = sum(_visible(entity_type, rights) for entity_type in entity_types)
+        return Response(OK, "OK", body, len(rows))
 
     def _get_types(self, request: Request, now_us: int) -> Response:
         return Response(OK, "OK", {entity_type.type: [] for entity_type in self._restricted_to(request)})
@@ -199,6 +208,13 @@ def _page(entity_types: list[EntityType], rights: Rights, offset: int, count: in
             break
         offset = max(0, offset - passed)
     return found
+
+
+def _visible(entity_type: EntityType, rights: Rights) -> int:
+    """How many rows of the type may be seen."""
+    if may_see(rights, entity_type.type, ""):
+        return entity_type.count()
+    return len(_seen(entity_type, rights))
 
 
 def _seen(entity_type: EntityType, rights: Rights) -> list[Attributes]:
