@@ -43,6 +43,7 @@ lacks_peers() {
   has go || lacks "Go, for the tests' Go client" golang
   has openssl || lacks "the openssl command, for the tests' certificates" openssl
   has strace || lacks "strace, for the test of the broker's system calls" strace
+  has chromium || lacks "Chromium, for the tests of the web console" chromium
   has_postgres || lacks "PostgreSQL's server, for the tests of two-phase commit" postgresql
 }
 
@@ -142,6 +143,7 @@ setup_spark42() { # a Python environment that has everything of .venv, and the o
 
 setup_peers() { # the tests' foreign clients, the brokers that channels of the tests lead to, and Kafka for members
   tools/clients.sh
+  tools/assets.sh --install
   tools/peers/install.sh rabbitmq artemis kafka
 }
 

@@ -21,6 +21,7 @@ from postroom.server.configuration.config import Config, LimitsConfig, QueueConf
 from postroom.server.configuration.listening import ListenConfig
 from postroom.server.configuration.roles import RoleConfig
 from postroom.server.connection.broker import Broker
+from postroom.server.console.parts import console_parts
 from postroom.server.http.http_service import Http
 from postroom.server.kernel.connection_state import ANONYMOUS_USER
 from postroom.server.listening.listeners import Listener
@@ -167,7 +168,7 @@ class BrokerThread:
             return
         with tempfile.TemporaryDirectory() as temporary:
             config = msgspec.structs.replace(self.config, data=str(self._folder or temporary))
-            http = Http(config)
+            http = Http(config, console_parts)
             ledger = open_ledger(config)
             try:
                 broker = make_broker(config, ledger)

@@ -31,6 +31,7 @@ from postroom.server.configuration.dead_letter_handlers import load_handlers
 from postroom.server.configuration.file_modes import warn_of_readers
 from postroom.server.connection.broker import Broker
 from postroom.server.connection.message_log import MessageLogWriter, is_wanted
+from postroom.server.console.parts import console_parts
 from postroom.server.exits import Exit, StartError
 from postroom.server.http.http_service import Http
 from postroom.server.http.tokens import tokens_file
@@ -149,7 +150,7 @@ def _warn_of_readers(config: Config) -> None:
 async def _serve(config: Config, read: Callable[[], Config]) -> Exit:
     _warn_of_readers(config)
     listeners = [Listener(listen) for listen in config.listen]
-    http = Http(config)
+    http = Http(config, console_parts)
     with StatusDoor(config.data_folder) as door:
         if config.replication is not None:
             return await _serve_as_member(config, listeners, http, read, door)

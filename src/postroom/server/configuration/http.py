@@ -57,6 +57,8 @@ class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
     send_timeout_ms: Positive = 30_000
     """An answer of which the reader takes nothing for so long is given up."""
 
+    console: bool = True
+    """Whether the [web console](console.md) is served, at `/`."""
     max_body_bytes: Annotated[int, Meta(ge=64 << 10, le=64 << 20)] = 4 << 20
     """Of a request to the API; a longer one is answered 413."""
     max_management_requests: Positive = 100
@@ -65,6 +67,9 @@ class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A request to the management node that takes longer is cancelled, and answered 504."""
     max_streams: Positive = 64
     """Streams of figures, and requests that wait for messages, at a time; one more is answered 429."""
+    accounts: str = ""
+    """A folder with what audits and the pipeline have found, which the console shows: `audit.json`,
+    `report.html`, `pipeline.json`; empty: it shows how to make them."""
     hosts: list[str] = []
     """Names by which browsers reach the broker, as their `Host` header has them, without the port: needed on
     a loopback address behind a proxy or a tunnel. Unset: `localhost` and loopback addresses on a loopback

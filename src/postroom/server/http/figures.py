@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, Subscription
 from postroom.model.entity_types import BROKER_TYPE, QUEUE_TYPE
 from postroom.model.rights import Rights
 from postroom.server.clock import wall_us
 from postroom.server.connection.broker import Broker
 from postroom.server.management.authorization import may_see
-from postroom.server.management.request import Requester
+from postroom.server.management.request import Attributes, Requester
 
 PERIOD_S: Final = 1.0
 BIGGEST: Final = 10
@@ -20,6 +20,17 @@ BIGGEST: Final = 10
 MAX_SCANNED_QUEUES: Final = 10_000
 """Of more, which are the biggest is found out anew every `RARE_S` only; sums go by the same."""
 RARE_S: Final = 10.0
+LISTED: Final = (
+    "messages_current",
+    "messages_pending",
+    "bytes_current",
+    "bytes_pending",
+    "consumers",
+    "blocked_sends",
+    "messages_received",
+    "messages_consumed",
+)
+"""Counters that lists of queues show."""
 _COUNTED: Final = ("messages_received", "messages_consumed")
 _RATES: Final = {name: f"{name}_per_s" for name in _COUNTED}
 
@@ -55,6 +66,17 @@ class Figures:
             found["alarms"] = [alarm.as_map() for alarm in self._broker.alarms.all()]
         found["queues"] = [shown for name in chosen if (shown := self._shown_queue(rights, name))]
         return found
+
+    def listed(self, requester: Requester) -> list[Attributes]:
+        """Every queue that the requester may see, with what lists of queues show. The broker's own thread has
+        no part in it, however many they are."""
+        rights = self._broker.access.rights_of(requester)
+        sees_all = may_see(rights, QUEUE_TYPE, "")
+        return [
+            _row(queue)
+            for queue in list(self._broker.manager.queues.copy().values())
+            if not isinstance(queue, Subscription) and (sees_all or may_see(rights, QUEUE_TYPE, queue.name))
+        ]
 
     def _shown_broker(self, scan: _Scan) -> dict[str, Any]:
         broker = self._broker
@@ -105,6 +127,17 @@ class Figures:
         else:
             self._rates = dict.fromkeys(_RATES.values(), 0.0)
         return scan
+
+
+def _row(queue: Queue) -> Attributes:
+    counters, switches = queue.statistics.snapshot(), queue.switches
+    return {
+        "name": queue.name,
+        "production_paused": switches.production_paused,
+        "insertion_paused": switches.insertion_paused,
+        "consumption_paused": switches.consumption_paused,
+        **{name: counters[name] for name in LISTED},
+    }
 
 
 def _rates_of(now: dict[str, int], before: dict[str, int], seconds: float) -> dict[str, float]:

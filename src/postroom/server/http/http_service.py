@@ -25,6 +25,7 @@ from postroom.server.tracing.tracer import Tracer
 if TYPE_CHECKING:
     from postroom.server.http.application import Application
     from postroom.server.http.http_server import HttpServer
+    from postroom.server.http.route_group import RouteGroup, Shared
 
 LISTEN_BACKLOG: Final = 128
 
@@ -32,10 +33,14 @@ LISTEN_BACKLOG: Final = 128
 class Http:
     """The broker over HTTP, from the bound sockets to the end; nothing where the configuration has none."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, more_parts: "Callable[[Shared], list[RouteGroup]]") -> None:
         """Binds the address; raises `StartError` where it can't be had or the certificate can't be used. The
-        one that is served where nothing is configured may be another's: then it goes without."""
+        one that is served where nothing is configured may be another's: then it goes without.
+
+        ``more_parts`` are of the rooms above: the console.
+        """
         self._config: Final = config
+        self._more_parts: Final = more_parts
         self._http: Final = config.http_served
         self.listener: Final = self._bound()
         self._front: Front | None = None
@@ -108,7 +113,8 @@ class Http:
 
             all_listeners = [*listeners, listener]
             shared = shared_parts(self._config, config, broker, ledger, all_listeners, command, shown, tracer)
-            return Application(config, route_groups(shared), HttpCounters(shared.registry))
+            groups = [*route_groups(shared), *self._more_parts(shared)]
+            return Application(config, groups, HttpCounters(shared.registry))
 
         with self._lock:
             self._compose = compose

@@ -90,6 +90,11 @@ class IncomingLink(BoundLink):
         self._theirs: dict[bytes, DeliveryState | None] = {}
         self._take_terminus(attach)
 
+    @property
+    def producer(self) -> Producer | None:
+        """Who puts over it; None: it has ended."""
+        return self._producer
+
     def _take_terminus(self, attach: Attach) -> None:
         self._answers_settled = self.link.rcv_settle_mode != RCV_SECOND
         target = attach.target

@@ -293,12 +293,27 @@ class Holder(Struct, omit_defaults=True):
     lock_id: int | None = None
 
 
+class QueueProducer(Struct):
+    """A link that puts to a queue, or whose sends wait there."""
+
+    name: str
+    container_id: str
+    user: str
+    connection: str
+    """The remote address."""
+    blocked_sends: int
+    blocked_bytes: int
+    blocked_since_us: int
+
+
 class Holders(Struct):
-    """Who holds messages of a queue."""
+    """Who uses a queue."""
 
     holders: list[Holder]
     more: bool
     """There are others."""
+    producers: list[QueueProducer]
+    """At most 1,000."""
 
 
 class Pong(Struct):

@@ -1,20 +1,25 @@
-"""Who holds messages of a queue: consumers, transactions, confirm ids, browse locks, channels, Spark."""
+"""Who uses a queue: who holds messages of it (consumers, transactions, confirm ids, browse locks, channels,
+Spark), and who puts there, whose sends wait."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
 from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.producing.blocked_sends import BlockedSend
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.store_holders import BrowseLock, ConfirmIdHolder
 from postroom.manager.transactions.xa_branch import Branch, branches_of
 from postroom.model.codes import HolderKind
 from postroom.server.kernel.broker_state import BrokerState
+from postroom.server.links.incoming_link import IncomingLink
 from postroom.server.management.request import Attributes
 
 MAX_SHOWN_HOLDERS: Final = 1000
 MAX_SCANNED_ENTRIES: Final = 100_000
 """Held messages that one request looks at."""
+MAX_SCANNED_LINKS: Final = 20_000
+"""Links among which one request finds those that put to a queue."""
 
 
 def holders_of(broker: BrokerState, queue: Queue) -> Attributes:
@@ -47,6 +52,7 @@ def holders_of(broker: BrokerState, queue: Queue) -> Attributes:
     return {
         "holders": found[:MAX_SHOWN_HOLDERS],
         "more": more or len(queue.held) > len(scanned),
+        "producers": list(islice(_producers(broker, queue), MAX_SHOWN_HOLDERS)),
     }
 
 
@@ -65,6 +71,27 @@ def _of_consumer(consumer: Consumer) -> Attributes:
         "user": options.user,
         "messages": len(consumer.held),
     }
+
+
+def _producers(broker: BrokerState, queue: Queue) -> Iterator[Attributes]:
+    """Links that are attached to put to the queue, and others whose sends wait there."""
+    links = ((binding, bound) for binding in broker.connections for bound in binding.links.values())
+    for binding, bound in islice(links, MAX_SCANNED_LINKS):
+        producer = bound.producer if isinstance(bound, IncomingLink) else None
+        if producer is None:
+            continue
+        waiting = [each for each in producer.waiting or () if isinstance(each, BlockedSend)]
+        blocked = [each for each in waiting if each.queue is queue]
+        if producer.queue is queue or blocked:
+            yield {
+                "name": producer.name,
+                "container_id": producer.container,
+                "user": producer.user,
+                "connection": binding.remote,
+                "blocked_sends": len(blocked),
+                "blocked_bytes": sum(int(each.size) for each in blocked),
+                "blocked_since_us": min((int(each.since_us) for each in blocked), default=0),
+            }
 
 
 def _of_store(owner: object) -> Attributes:
