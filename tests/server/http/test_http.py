@@ -1,5 +1,6 @@
 """The broker over HTTP, on real sockets: who may read what, what is answered, and what is refused."""
 
+import asyncio
 import json
 import socket
 import ssl
@@ -14,13 +15,16 @@ from cryptography import x509
 from msgspec import ValidationError, convert
 from proton import Message
 from proton.utils import BlockingConnection
+from uvicorn.server import ServerState
 
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.reading.segments import SegmentReader
 from postroom.ledger.storage.events_image import decode_image
 from postroom.server.configuration.config import Config
 from postroom.server.configuration.http import HttpConfig
+from postroom.server.http.http_server import BoundedConfig, BoundedConnection
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token, remove_token
+from postroom.server.listening.listeners import Listener
 from postroom.spark.places.http_client import CertificateUnusable, HttpClient
 from tests.authority import Authority, Issued
 from tests.certificates import sign
@@ -499,3 +503,36 @@ def test_a_taken_address_is_told_before_the_ledger_is_touched(tmp_path: Path) ->
         assert process.wait() == 3
     assert f"can't listen on 127.0.0.1:{port}" in process.log_text()
     assert not (tmp_path / "data").exists()
+
+
+def test_small_answers_wait_for_no_acknowledgement() -> None:
+    """The head and the body of an answer are two writes: the second must not wait for the peer."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("nothing is requested")
+
+    async def no_delay() -> int:
+        made: asyncio.Queue[BoundedConnection] = asyncio.Queue()
+        config = BoundedConfig(answer, HttpConfig())
+        config.load()
+
+        def accepted() -> BoundedConnection:
+            connection = BoundedConnection(config, ServerState(), {})
+            made.put_nowait(connection)
+            return connection
+
+        (bound,) = Listener(HttpConfig(address="127.0.0.1:0").listen()).sockets
+        server = await asyncio.get_running_loop().create_server(accepted, sock=bound)
+        _, writer = await asyncio.open_connection(*bound.getsockname())
+        connection = await made.get()
+        while connection.transport is None:
+            await asyncio.sleep(0)
+        found: int = connection.transport.get_extra_info("socket").getsockopt(
+            socket.IPPROTO_TCP, socket.TCP_NODELAY
+        )
+        writer.close()
+        connection.transport.abort()
+        server.close()
+        return found
+
+    assert asyncio.run(asyncio.wait_for(no_delay(), 15)) != 0

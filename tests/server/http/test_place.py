@@ -171,6 +171,9 @@ def _pass_on(source: socket.socket, target: socket.socket) -> None:
         pass
 
 
+FIRST_PAUSE_S = client.FIRST_PAUSE_S
+
+
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_PAUSE_S", 0.001)
@@ -297,7 +300,8 @@ def test_what_retention_has_dropped_is_a_file_that_is_not_there(tmp_path: Path) 
             list(there.read(gone))
 
 
-def test_who_has_too_much_to_do_is_asked_again(tmp_path: Path) -> None:
+def test_who_has_too_much_to_do_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_PAUSE_S", FIRST_PAUSE_S)
     slow = HttpConfig(address="127.0.0.1:0", max_requests_per_s=20)
     with serving(tmp_path / "data", slow, queues=("orders",)) as busy:
         send(busy, 5)

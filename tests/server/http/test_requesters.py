@@ -1,6 +1,7 @@
 """Who may make requests over HTTP: sessions and their CSRF tokens, tokens, machines without users."""
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +11,14 @@ from postroom.ledger.reading.acts import read_acts
 from postroom.manager.security.acts import SIGN_IN
 from postroom.model.entity_types import USER_TYPE
 from postroom.server.configuration.http import HttpConfig
+from postroom.server.configuration.roles import RoleConfig
+from postroom.server.configuration.sign_in import SignInConfig, SignInRuleConfig
 from postroom.server.http.sessions import MAX_SESSIONS_OF_USER, Sessions
 from postroom.server.http.sign_in import SignedIn
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token
-from tests.server.http.test_users import root_of, with_users
+from tests.server.access.tokens import OTHER_RSA_KEY, oauth_config, write_jwks
+from tests.server.access.tokens import token as web_token
+from tests.server.http.test_users import ROLES, USERS, root_of, with_users
 from tests.server.http_client import Answered, Served, serving
 
 pytestmark = pytest.mark.sockets
@@ -187,3 +192,44 @@ def test_sessions_have_bounds() -> None:
         assert sessions.find(cookie) is session
         time_s += 1000
     assert sessions.find(cookie) is None and not sessions.lives(session)
+
+
+def test_a_web_token_acts_as_its_user_with_its_roles(tmp_path: Path) -> None:
+    roles = [RoleConfig("administrator", members=["root"]), RoleConfig("seer", grants=["inquire on #"])]
+    oauth = oauth_config(write_jwks(tmp_path / "jwks.json"))
+    config = HttpConfig(address="127.0.0.1:0")
+    with serving(tmp_path / "data", config, users=USERS, role=roles, oauth=oauth, queues=("q",)) as served:
+        seeing = web_token("robot", roles=["seer"])
+        assert served.get(SESSION, token=seeing).json()["user"] == "robot"
+        assert served.get("/api/v1/queues/q", token=seeing).status == 200
+        refused = served.get("/api/v1/queues/q/purge", token=seeing, method="POST")
+        assert (refused.status, refused.json()["right"]) == (403, "purge")
+        assert served.get("/api/v1/queues/q", token=web_token("robot")).status == 403
+        for bad in (web_token("robot", key=OTHER_RSA_KEY), web_token("robot", exp=1)):
+            answer = served.get(SESSION, token=bad)
+            assert (answer.status, word_of(answer)) == (401, "bad-token")
+
+
+def test_rules_of_sign_in_hold_over_http(tmp_path: Path) -> None:
+    rules = [
+        SignInRuleConfig(users=["ann"], mechanisms=["SCRAM-SHA-256"]),
+        SignInRuleConfig(mechanisms=["PLAIN"]),
+    ]
+    config = HttpConfig(address="127.0.0.1:0")
+    with serving(tmp_path / "data", config, users=USERS, role=ROLES, sign_in_rule=rules) as served:
+        assert sign_in(served, "root").status == 201
+        assert word_of(sign_in(served, "ann")) == "wrong-sign-in"
+
+
+def test_guesses_are_slowed_down_and_turned_away(tmp_path: Path) -> None:
+    bounds = SignInConfig(failure_delay_ms=60_000, max_failure_delay_ms=60_000, waiting_per_user=1)
+    config = HttpConfig(address="127.0.0.1:0")
+    with serving(tmp_path / "data", config, users=USERS, role=ROLES, sign_in=bounds) as served:
+        assert sign_in(served, "ann", "wrong").status == 401
+        guessing = threading.Thread(target=lambda: sign_in(served, "ann", "wrong"), daemon=True)
+        guessing.start()
+        served.broker.wait_until(lambda broker: broker.sign_ins.failures.waiting == 1)
+        answer = sign_in(served, "ann")
+        assert (answer.status, word_of(answer)) == (429, "too-many-sign-ins")
+        assert sign_in(served, "root").status == 201
+    guessing.join()

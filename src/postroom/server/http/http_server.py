@@ -34,6 +34,7 @@ class BoundedConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        _send_at_once(transport)
         self._cut_after(self._http.request_timeout_ms)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -67,6 +68,16 @@ class BoundedConnection(H11Protocol):
             self._cut = None
         if timeout_ms and not self.transport.is_closing():
             self._cut = self.loop.call_later(timeout_ms / 1000, self.transport.abort)
+
+
+def _send_at_once(transport: asyncio.Transport) -> None:
+    """An answer's head and body are two writes: the second would wait for the peer's delayed acknowledgement.
+
+    asyncio does this only where a socket was made with the protocol's number, which ours are not.
+    """
+    bound = transport.get_extra_info("socket")
+    if bound is not None:
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 class BoundedConfig(uvicorn.Config):

@@ -228,8 +228,11 @@ def test_a_topic_and_its_subscriptions(api: Api, served: Served) -> None:
         holders = api.done("GET", f"{path}/holders")["holders"]
         assert [each["held_by"] for each in holders] == ["consumer"]
         receiver.close()
+    made = {"name": "news/all::later", "topic": "news/all", "subscription": "later", "shared": True}
+    assert api.done("POST", "/subscriptions", {**made, "max_messages": 9})["max_messages"] == 9
+    assert api.done("GET", "/subscriptions/news%2Fall%3A%3Alater")["durable"] is True
     assert api.done("GET", "/topics/news%2Fall")["messages_received"] == 1
-    assert api.done("DELETE", "/topics/news%2Fall") == {"subscriptions": 0}
+    assert api.done("DELETE", "/topics/news%2Fall") == {"subscriptions": 1}
 
 
 def test_answers_are_of_their_types(api: Api) -> None:

@@ -193,7 +193,9 @@ def _destinations() -> list[Resource]:
     topics.create(settings.NewTopic).read().update(settings.QueueSettings)
     topics.delete(arguments.TopicDeletion, answers.TopicDeleted)
     subscriptions = Resource("subscriptions", SUBSCRIPTION_TYPE, answers.Subscription, "subscription")
-    subscriptions.read().update(settings.QueueSettings).delete(arguments.SubscriptionDeletion)
+    subscriptions.create(settings.NewSubscription).read().update(settings.QueueSettings).delete(
+        arguments.SubscriptionDeletion
+    )
     return [
         _held(_destination(queues, answers.Counters)),
         _destination(topics, answers.Counters),

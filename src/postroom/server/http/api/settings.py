@@ -56,6 +56,19 @@ class Named(Struct, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1)]
 
 
+class NamedSubscription(Named, kw_only=True):
+    """A durable subscription that is to be made; its name is the whole `TOPIC::CLIENT/NAME` or `TOPIC::NAME`,
+    as the other fields say."""
+
+    topic: str
+    subscription: str
+    client: str | UnsetType = UNSET
+    """Without it the subscription is global, and must be shared."""
+    shared: bool | UnsetType = UNSET
+    selector: str | UnsetType = UNSET
+    no_local: bool | UnsetType = UNSET
+
+
 QUEUE: Final = {name: known for name, known in settings_of(QueueDefinition).items() if name in QUEUE_SETTINGS}
 QUOTA: Final = settings_of(QuotaDefinition)
 REMOTE_QUEUE: Final = settings_of(RemoteQueueDefinition)
@@ -64,6 +77,7 @@ CHANNEL: Final = settings_of(ChannelDefinition, CHANNEL_TYPES)
 QueueSettings: Final = settings_struct("QueueSettings", QUEUE)
 NewQueue: Final = settings_struct("NewQueue", QUEUE, (Named,))
 NewTopic: Final = settings_struct("NewTopic", QUEUE, (Named,))
+NewSubscription: Final = settings_struct("NewSubscription", QUEUE, (NamedSubscription,))
 QuotaSettings: Final = settings_struct("QuotaSettings", QUOTA)
 NewQuota: Final = settings_struct("NewQuota", QUOTA, (Named,))
 RemoteQueueSettings: Final = settings_struct("RemoteQueueSettings", REMOTE_QUEUE)
