@@ -36,7 +36,7 @@ def depth(console: Console, name: str) -> int:
     )
 
 
-def recorded(page: Page, text: str) -> None:
+def expect_done(page: Page, text: str) -> None:
     """The page says that this has been done."""
     expect(page.get_by_role("status")).to_have_text(text)
 
@@ -95,7 +95,7 @@ def test_a_blocked_sender_is_shown(page: Page, console: Console, orders: str) ->
         row = page.get_by_role("region", name="Producers").get_by_role("row", name="waits for room")
         expect(row).to_contain_text("1")
         confirm(page, "Purge")
-        recorded(page, "Purged: 3 messages deleted.")
+        expect_done(page, "Purged: 3 messages deleted.")
         root.connection.wait(lambda: delivery.remote_state)
 
 
@@ -130,7 +130,7 @@ def test_an_action_says_what_it_does_and_does_it(
     expect(page.get_by_role("dialog")).to_be_hidden()
     assert depth(console, orders) == 3
     confirm(page, action, **values)
-    recorded(page, done)
+    expect_done(page, done)
     assert depth(console, orders) == left
     page.reload()
     expect(page.get_by_role("status")).to_have_count(0)
@@ -176,18 +176,18 @@ def test_a_queue_is_created_paused_resumed_and_deleted(page: Page, queue: str) -
     name = f"{queue}/with &<b>?#%"
     page.goto("/queues")
     confirm(page, "Create a queue", name=name)
-    recorded(page, f"Created: queue {name}.")
+    expect_done(page, f"Created: queue {name}.")
     confirm(page, "Pause", switch="production")
     expect(page.locator("#figures")).to_contain_text("Production is paused.")
     page.goto("/queues")
     expect(page.get_by_role("row", name=name)).to_contain_text("production paused")
     page.get_by_role("link", name=name).click()
     confirm(page, "Resume", switch="production")
-    recorded(page, "Resumed: production.")
+    expect_done(page, "Resumed: production.")
     page.get_by_role("link", name="Delete queue").click()
     expect(page.get_by_role("dialog")).to_contain_text("This deletes the queue with 0 messages")
     page.get_by_role("dialog").get_by_role("button", name="Delete queue").click()
-    recorded(page, f"Deleted: queue {name}.")
+    expect_done(page, f"Deleted: queue {name}.")
     expect_error(page, "404")
     page.go_back()
     page.reload()
@@ -237,7 +237,7 @@ def test_it_works_without_script(console: Console, orders: str) -> None:
         page.get_by_role("link", name="Purge").click()
         expect(page.get_by_role("heading", level=1)).to_have_text(f"Purge {orders}?")
         page.get_by_role("button", name="Purge").click()
-        recorded(page, "Purged: 3 messages deleted.")
+        expect_done(page, "Purged: 3 messages deleted.")
         page.goto(f"/queues?q={orders}")
         expect(page.get_by_role("row", name=orders)).to_be_visible()
 
@@ -253,7 +253,7 @@ def test_it_works_from_the_keyboard(page: Page, orders: str) -> None:
     expect(page.get_by_role("dialog")).to_be_visible()
     assert page.evaluate("document.getElementById('dialog').contains(document.activeElement)")
     page.get_by_role("dialog").get_by_role("button", name="Purge").press("Enter")
-    recorded(page, "Purged: 3 messages deleted.")
+    expect_done(page, "Purged: 3 messages deleted.")
 
 
 @pytest.mark.parametrize("view", ["", "?view=messages", "?view=settings", "?act=put", "?act=settings"])

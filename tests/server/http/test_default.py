@@ -12,6 +12,7 @@ from postroom.server.addresses import DEFAULT_PORT
 from postroom.server.configuration.config import Config
 from postroom.server.configuration.http import DEFAULT_HTTP_PORT, HttpConfig
 from postroom.server.configuration.listening import ListenConfig
+from postroom.server.console.parts import console_parts
 from postroom.server.exits import Exit
 from postroom.server.http.http_service import Http
 from tests.server.broker_process import Process, begin
@@ -55,7 +56,7 @@ def test_a_default_port_that_is_taken_keeps_nobody_from_starting(caplog: pytest.
         with suppress(OSError):  # taken by somebody else, which is as good
             other.bind(("127.0.0.1", DEFAULT_HTTP_PORT))
             other.listen()
-        http = Http(Config())
+        http = Http(Config(), console_parts)
         assert http.listener is None
         http.stop()
     (record,) = [each for each in caplog.records if each.getMessage().startswith("http-not-served")]

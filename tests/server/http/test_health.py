@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from postroom.server.configuration.http import HttpConfig
+from postroom.server.console.parts import console_parts
 from postroom.server.http.front import Front
 from postroom.server.http.health import ACTIVE_PATH, LIVE_PATH, PATHS, READY_PATH, answer
 from postroom.server.http.http_service import Http
@@ -69,7 +70,7 @@ def test_probes_are_open_where_the_configuration_says_so(tmp_path: Path) -> None
 
 @pytest.mark.sockets
 def test_a_process_that_does_not_serve_yet_answers_probes_and_refuses_all_else() -> None:
-    http = Http(make_config(http=HttpConfig(address="127.0.0.1:0")))
+    http = Http(make_config(http=HttpConfig(address="127.0.0.1:0")), console_parts)
     assert http.listener is not None
     (url,) = http.listener.http_urls()
     report = dict(FOLLOWER)

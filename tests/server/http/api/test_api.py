@@ -59,7 +59,7 @@ def test_a_queue_from_its_making_to_its_end(api: Api) -> None:
     assert api.problem("POST", f"{path}/messages", {"body": ""})["status"] == 409
     assert api.done("POST", f"{path}/resume", {"switch": "production"})["production_paused"] is False
     assert api.done("POST", f"{path}/reset-statistics")["messages_purged"] == 1
-    assert api.done("GET", f"{path}/holders") == {"holders": [], "more": False}
+    assert api.done("GET", f"{path}/holders") == {"holders": [], "more": False, "producers": []}
     assert api.done("DELETE", f"{path}?if_empty=true") is None
     assert api.problem("GET", path)["type"].endswith(":not-found")
 

@@ -17,7 +17,7 @@ from postroom.server.management.request import Attributes
 SERIAL: Final = "serial"
 KINDS: Final = ("string", "uuid", "ulong", "binary")
 MAX_ID_CHARS: Final = 1000
-MAX_SEARCHES: Final = 8
+MAX_PIECES: Final = 8
 """Pieces of the ledger that one search goes through; then it offers to go on."""
 MAX_FOUND: Final = 200
 """Messages of one id that are shown."""
@@ -57,7 +57,7 @@ async def _found(visit: Visit, wanted: str, kind: str) -> tuple[list[Life], int]
         int(first) if first.isascii() and first.isdecimal() and len(first) < 19 else 1,
         set[int](),
     )
-    for _ in range(MAX_SEARCHES):
+    for _ in range(MAX_PIECES):
         place: Attributes = {"message_id": message_id, "first": after}
         part = await visit.manage("FIND-MESSAGES", LEDGER_TYPE, "", place)
         serials.update(map(int, part["serials"]))
