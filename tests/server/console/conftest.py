@@ -1,4 +1,4 @@
-"""One browser for the session; a broker with users for a module's tests."""
+"""A browser and a broker with users for a module's tests."""
 
 from collections.abc import Iterator
 
@@ -9,8 +9,9 @@ from tests.server.console.console_pages import Console, launched, with_users
 from tests.server.http_client import Served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """While it is there its library's event loop counts as running: no longer than this module's tests."""
     with sync_playwright() as playwright:
         opened = launched(playwright)
         yield opened

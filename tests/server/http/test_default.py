@@ -3,12 +3,13 @@
 import logging
 import socket
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from postroom.server.addresses import DEFAULT_PORT
+from postroom.server.configuration import config as configuration
 from postroom.server.configuration.config import Config
 from postroom.server.configuration.http import DEFAULT_HTTP_PORT, HttpConfig
 from postroom.server.configuration.listening import ListenConfig
@@ -50,12 +51,16 @@ def test_the_configuration_has_the_last_word() -> None:
 
 
 @pytest.mark.sockets
-def test_a_default_port_that_is_taken_keeps_nobody_from_starting(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_default_port_that_is_taken_keeps_nobody_from_starting(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default here is a port that nobody else comes and goes at."""
     caplog.set_level(logging.WARNING)
     with closing(socket.socket()) as other:
-        with suppress(OSError):  # taken by somebody else, which is as good
-            other.bind(("127.0.0.1", DEFAULT_HTTP_PORT))
-            other.listen()
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = HttpConfig(address=f"127.0.0.1:{other.getsockname()[1]}")
+        monkeypatch.setattr(configuration, "HttpConfig", lambda: taken)
         http = Http(Config(), console_parts)
         assert http.listener is None
         http.stop()
