@@ -1,6 +1,7 @@
 """The list of queues, one queue, and everything that can be done to it; with the right and without."""
 
 import re
+import threading
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -83,6 +84,34 @@ def test_a_queue_is_followed_with_its_users_and_drawn_over_time(
     connection.close()
     expect(current).to_have_text("3")
     expect(page.locator("#users")).to_contain_text("Nobody is attached to put here.")
+
+
+def test_a_queue_under_load_is_followed(page: Page, console: Console, orders: str) -> None:
+    ended = threading.Event()
+
+    def load() -> None:
+        with root_of(console.served) as root:
+            sender, receiver = root.connection.create_sender(orders), root.connection.create_receiver(orders)
+            while not ended.is_set():
+                sender.send(Message(body="x", durable=True))
+                receiver.receive()
+                receiver.accept()
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        page.goto(f"/queues/{orders}")
+        for title in ("Put", "Consumed"):
+            rate = page.locator(".tile").filter(has_text=title).locator("b")
+            expect(rate).to_have_text(re.compile(r"[1-9].*/s"), timeout=15_000)
+        confirm(page, "Pause", switch="consumption")
+        expect_done(page, "Paused: consumption.")
+        expect(page.locator("#figures")).to_contain_text("Consumption is paused.")
+        confirm(page, "Resume", switch="consumption")
+        expect_done(page, "Resumed: consumption.")
+    finally:
+        ended.set()
+        thread.join()
 
 
 def test_a_blocked_sender_is_shown(page: Page, console: Console, orders: str) -> None:

@@ -134,7 +134,7 @@ class ConsoleRoutes(RouteGroup):
         template = "refusal_dialog.html" if visit.is_fragment else "refusal.html"
         html = visit.render(template, **_refusal_values(refusal))
         headers = {**security_headers.PAGE, **refusal.headers}
-        return HTMLResponse(html, 200 if visit.is_fragment else refusal.status, headers)
+        return HTMLResponse(html, refusal.status, headers)
 
     def _refusal_page(self, template: str, refusal: Refusal) -> Response:
         html = self.console.templates.render(template, {**_refusal_values(refusal), "theme": ""})

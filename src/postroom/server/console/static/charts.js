@@ -81,7 +81,18 @@
     }
   }
 
-  for (const element of document.querySelectorAll("[data-chart]")) charts.push(new Chart(element));
-  document.addEventListener("postroom:samples", (event) => { for (const each of charts) each.add(event.detail); });
+  // The library is large: the page is painted first. What comes meanwhile is kept for it.
+  const early = [];
+  const library = document.createElement("script");
+  library.src = document.currentScript.dataset.library;
+  library.addEventListener("load", () => {
+    for (const element of document.querySelectorAll("[data-chart]")) charts.push(new Chart(element));
+    for (const detail of early.splice(0)) for (const each of charts) each.add(detail);
+  });
+  requestAnimationFrame(() => setTimeout(() => document.head.append(library)));
+  document.addEventListener("postroom:samples", (event) => {
+    if (charts.length) for (const each of charts) each.add(event.detail);
+    else early.push(event.detail);
+  });
   document.addEventListener("postroom:theme", () => { for (const each of charts) each.draw(); });
 })();
