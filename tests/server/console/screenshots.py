@@ -24,6 +24,8 @@ FOLDER: Final = ROOT / "docs/_static/console"
 SECONDS: Final = 24
 WIDE: Final = {"width": 1200, "height": 860}
 PHONE: Final = {"width": 390, "height": 760}
+DRAWN: Final = """() => Array.from(document.querySelectorAll("[data-chart]"))
+    .every((chart) => Number(chart.dataset.samples) > 5)"""
 QUEUES: Final = (
     "orders",
     "orders.dead",
@@ -79,6 +81,8 @@ def pictures(browser: Browser, served: Served, serial: int) -> None:
         ("message-light", "light", WIDE, f"/messages/{serial}"),
         ("message-dark", "dark", WIDE, f"/messages/{serial}"),
         ("purge-light", "light", WIDE, "/queues/orders"),
+        ("dead-letters-light", "light", WIDE, "/dead-letters/orders.dead"),
+        ("acts-light", "light", WIDE, "/acts"),
         ("queue-phone", "light", PHONE, "/queues/mail"),
     ]
     for name, scheme, size, path in wanted:
@@ -86,8 +90,7 @@ def pictures(browser: Browser, served: Served, serial: int) -> None:
         page = context.new_page()
         page.goto(path)
         if "overview" in name or "queue-" in name:
-            page.locator(".chart canvas").first.wait_for()
-            page.wait_for_timeout(2500)
+            page.wait_for_function(DRAWN)
         if "purge" in name:
             page.get_by_role("link", name="Purge").click()
             page.get_by_role("dialog").wait_for()

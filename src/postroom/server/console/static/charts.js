@@ -50,6 +50,7 @@
     }
 
     draw() {
+      this.element.dataset.samples = this.times.length;
       const stacked = this.spec.kind === "depth";
       const used = this.spec.series.filter((each, i) => !stacked || i === 0 || this.values[each.counter].some(Boolean));
       const text = { color: color("ink2"), fontFamily: "system-ui, sans-serif", fontSize: 12 };
