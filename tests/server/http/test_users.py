@@ -14,7 +14,7 @@ from postroom.server.configuration.passwords import MIN_ITERATIONS, hash_passwor
 from postroom.server.configuration.roles import RoleConfig
 from postroom.server.http.callers import OF_USERS
 from postroom.server.http.ledger_routes import RIGHTS
-from postroom.server.http.metrics_routes import METRICS_PATH
+from postroom.server.http.monitoring.metrics_routes import METRICS_PATH
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token, read_tokens, remove_token
 from tests.server.http_client import Served, serving
 from tests.server.management_peer import Manager

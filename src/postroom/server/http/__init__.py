@@ -1,10 +1,15 @@
-"""The broker over HTTP: its ledger for readers on other machines, and its metrics.
+"""The broker over HTTP: its ledger for readers on other machines, its API, metrics and probes.
 
-A thread and a loop of its own serve it, so that the AMQP loop never waits for a reader. Who may read what is
-said by tokens with named rights. The right ``ledger`` gives records, names and ids; bodies
-need ``bodies``, too.
+A thread and a loop of its own serve it, so that the AMQP loop never waits for a reader. Tokens with named
+rights and users with sessions say who may do what.
 
-- `tokens`: the file of tokens, and rights; `bounds`: how much anyone may ask for
-- `shelf`: the ledger's files and the records of its journal; `metrics`: what is counted
-- `application`: requests and answers; `http_server`: the thread
+- `http_service`: from the configuration to a thread that serves; `front`: what answers before the broker is
+  there; `http_server`: connections, within their bounds
+- `composition`: the parts, each a `route_group`: `ledger_routes`, `api`, `monitoring`; the console is a room
+  above
+- `application`: every request, bounded and counted
+- `gateway`: the management node for requests over HTTP; `figures`, `waits`: for streams
+- `admission`, `callers`, `tokens`: who presents a token; `requesters`, `sessions`, `sign_in`: which user it
+  is
+- `ledger_view`, `records`, `ranges`: the ledger's files and records
 """

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from postroom.manager.security.acts import Act
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.errors import Refusal
-from postroom.server.http.metrics import HttpCounters
+from postroom.server.http.http_counters import HttpCounters
 from postroom.server.http.route_group import LABEL, LEAVE_WORK, OPEN_FILE, RouteGroup
 
 

@@ -14,17 +14,17 @@ from postroom.server.http.callers import Callers
 from postroom.server.http.figures import Figures
 from postroom.server.http.gateway import ManagementGateway
 from postroom.server.http.health import GetReport
-from postroom.server.http.health_routes import HealthRoutes
 from postroom.server.http.ledger_routes import LedgerRoutes
 from postroom.server.http.ledger_view import LedgerView
-from postroom.server.http.metrics import BrokerCollector
-from postroom.server.http.metrics_routes import MetricsRoutes
-from postroom.server.http.queue_ages import QueueAges
+from postroom.server.http.monitoring.broker_metrics import BrokerCollector
+from postroom.server.http.monitoring.health_routes import HealthRoutes
+from postroom.server.http.monitoring.metrics_routes import MetricsRoutes
+from postroom.server.http.monitoring.queue_ages import QueueAges
+from postroom.server.http.monitoring.trace_metrics import TraceCollector
 from postroom.server.http.requesters import Requesters
 from postroom.server.http.route_group import RouteGroup, Shared
 from postroom.server.http.sign_in import HttpSignIn
 from postroom.server.http.tokens import Tokens, tokens_file
-from postroom.server.http.trace_metrics import TraceCollector
 from postroom.server.http.waits import Waits
 from postroom.server.listening.listeners import Listener
 from postroom.server.tracing.tracer import Tracer

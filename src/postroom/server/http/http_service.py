@@ -109,7 +109,7 @@ class Http:
         def compose() -> "Application":
             from postroom.server.http.application import Application
             from postroom.server.http.composition import route_groups, shared_parts
-            from postroom.server.http.metrics import HttpCounters
+            from postroom.server.http.http_counters import HttpCounters
 
             all_listeners = [*listeners, listener]
             shared = shared_parts(self._config, config, broker, ledger, all_listeners, command, shown, tracer)
