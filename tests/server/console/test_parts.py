@@ -171,6 +171,7 @@ def test_formats() -> None:
         "5 GiB",
     ]
     assert [formats.duration(us) for us in (5, 4000, 3.5e6 * 60)] == ["5 µs", "4 ms", "3.5 min"]
+    assert [formats.rate(value) for value in (0, 0.5, 12_345.0)] == ["0/s", "0.5/s", "12.3 k/s"]
     assert formats.moment(0) == formats.moment(None) == formats.NOTHING
     assert formats.moment(1 << 62) == f"{1 << 62} µs since 1970"
     assert formats.path_of("queues", "a/b c?#%") == "/queues/a%2Fb%20c%3F%23%25"

@@ -27,7 +27,7 @@ def rate(value: float | None) -> str:
     """Per second; None: not known yet."""
     if value is None:
         return NOTHING
-    return f"{value:.1f}" if 0 < value < 10 else short_count(value)
+    return (f"{value:.1f}" if 0 < value < 10 else short_count(value)) + "/s"
 
 
 def size(value: object) -> str:

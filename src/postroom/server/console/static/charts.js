@@ -4,6 +4,7 @@
 (() => {
   const MAX_SAMPLES = 900;
   const SMALL_PX = 480;
+  const LEAST_MS = 20000; // an axis is no shorter
   const charts = [];
 
   function color(name) {
@@ -54,6 +55,7 @@
       const stacked = this.spec.kind === "depth";
       const used = this.spec.series.filter((each, i) => !stacked || i === 0 || this.values[each.counter].some(Boolean));
       const text = { color: color("ink2"), fontFamily: "system-ui, sans-serif", fontSize: 12 };
+      const last = this.times.at(-1) ?? Date.now();
       const small = this.element.clientWidth < SMALL_PX;
       this.chart.setOption({
         animation: false, useUTC: true,
@@ -66,7 +68,7 @@
           formatter: (rows) => [clock(rows[0].value[0]), ...rows.map((row) => `${row.seriesName}: ${numbers.format(row.value[1])}`)].join("\n"),
         },
         xAxis: {
-          type: "time", axisLine: { lineStyle: { color: color("axis") } }, splitNumber: small ? 3 : 5,
+          type: "time", min: Math.min(this.times[0] ?? last, last - LEAST_MS), max: last, axisLine: { lineStyle: { color: color("axis") } }, splitNumber: small ? 3 : 5,
           axisLabel: { color: color("muted"), hideOverlap: true, formatter: (ms) => clock(ms) },
         },
         yAxis: {
