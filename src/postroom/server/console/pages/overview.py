@@ -15,7 +15,7 @@ from postroom.server.http.errors import Refusal
 from postroom.server.management.request import Attributes
 
 SERIES: Final = "broker"
-MAX_QUEUES_RANKED: Final = 10_000
+MAX_QUEUES_RANKED: Final = 2000
 """With more queues the overview doesn't go through them; the list of queues does."""
 DEEPEST: Final = 8
 
