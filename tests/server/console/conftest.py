@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+from tools.peers.chromium import launched
 
-from tests.server.console.console_pages import Console, launched, with_users
+from tests.server.console.console_pages import Console, with_users
 from tests.server.http_client import Served
 
 

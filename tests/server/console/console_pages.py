@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, Page
 from proton.utils import BlockingConnection
 
 from postroom.server.configuration.http import HttpConfig
@@ -19,17 +19,6 @@ from tests.server.http_client import Served, get, serving
 from tests.server.management_peer import Manager
 
 ROOT: Final = Path(__file__).parents[3]
-CHROMIUM: Final = "/usr/bin/chromium"
-CHROMIUM_OPTIONS: Final = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 TIMEOUT_MS: Final = 15_000
 AXE: Final = ROOT / "tools/assets/node_modules/axe-core/axe.min.js"
 SERIOUS: Final = ("serious", "critical")
@@ -40,11 +29,6 @@ ROLES: Final = [
     RoleConfig("viewer", members=["ann"], grants=["inquire, browse on #", "inquire on queue manager"]),
 ]
 """root may do everything, ann see everything and change nothing, eve nothing at all."""
-
-
-def launched(playwright: Playwright) -> Browser:
-    """Debian's Chromium."""
-    return playwright.chromium.launch(executable_path=CHROMIUM, args=list(CHROMIUM_OPTIONS))
 
 
 def with_users(folder: Path, address: str = "127.0.0.1:0") -> AbstractContextManager[Served]:

@@ -14,9 +14,10 @@ from typing import Final
 from playwright.sync_api import Browser, sync_playwright
 from proton import Message
 from proton.utils import BlockingConnection
+from tools.peers.chromium import launched
 
 from postroom.server.configuration.http import HttpConfig
-from tests.server.console.console_pages import ROOT, launched
+from tests.server.console.console_pages import ROOT
 from tests.server.http_client import Served, serving
 from tests.server.management_peer import QUEUE, Manager
 

@@ -1,0 +1,22 @@
+"""Debian's Chromium, driven by Playwright: the browser that the console is tried with."""
+
+from typing import Final
+
+from playwright.sync_api import Browser, Playwright
+
+CHROMIUM: Final = "/usr/bin/chromium"
+OPTIONS: Final = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def launched(playwright: Playwright) -> Browser:
+    """A new one, without a window; it asks nothing of the network by itself."""
+    return playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
