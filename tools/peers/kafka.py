@@ -19,7 +19,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tools.peers.broker import TOOLS
-from tools.peers.nats import free_ports
+from tools.peers.nats import LOOPBACK, free_ports
 
 START_S = 120.0
 POLL_S = 0.1
@@ -66,6 +66,17 @@ class Security:
         )
 
 
+@dataclass
+class Place:
+    """Where a node runs."""
+
+    ports: tuple[int, int, int]
+    """Of clients, of the other brokers, of controllers."""
+    host: str
+    prefix: Sequence[str]
+    """What runs the command."""
+
+
 class KafkaNode:
     """One server."""
 
@@ -73,28 +84,28 @@ class KafkaNode:
         self,
         folder: Path,
         number: int,
-        ports: tuple[int, int, int],
-        voters: dict[int, int],
+        place: Place,
+        voters: dict[int, str],
         security: Security | None,
         doors: Mapping[str, tuple[int, int]],
         settings: str,
     ) -> None:
-        """`ports`: of clients, of the other brokers, of controllers; `voters`: all controllers' ports;
-        `doors`: further listeners, each with its port and the one that it tells clients; `settings`: further
-        lines of its configuration."""
+        """`voters`: all controllers' addresses; `doors`: further listeners, each with its port and the one
+        that it tells clients; `settings`: further lines of its configuration."""
         self.name = f"k{number}"
-        self.client_port, internal_port, controller_port = ports
+        host, (self.client_port, internal_port, controller_port) = place.host, place.ports
+        self._host, self._prefix = host, place.prefix
         self._scheme = "kafka" if security is None else "kafka+tls"
         self._internal_port = internal_port
         self._file = folder / f"{self.name}.properties"
         self._log = folder / f"{self.name}.log"
         self._security = security
-        quorum = ",".join(f"{each}@127.0.0.1:{port}" for each, port in voters.items())
+        quorum = ",".join(f"{each}@{address}" for each, address in voters.items())
         copies = min(3, len(voters))
-        internal = f"INTERNAL://127.0.0.1:{internal_port}"
+        internal = f"INTERNAL://{host}:{internal_port}"
         clients = {"CLIENTS": (self.client_port, self.client_port), **doors}
         listening, advertised = (
-            ",".join([*(f"{name}://127.0.0.1:{each[at]}" for name, each in clients.items()), internal])
+            ",".join([*(f"{name}://{host}:{each[at]}" for name, each in clients.items()), internal])
             for at in (0, 1)
         )
         plain = ",".join(f"{name}:PLAINTEXT" for name in (*clients, "INTERNAL", "CONTROLLER"))
@@ -103,7 +114,7 @@ class KafkaNode:
         )
         self._file.write_text(
             f"process.roles=broker,controller\nnode.id={number}\ncontroller.quorum.voters={quorum}\n"
-            f"listeners={listening},CONTROLLER://127.0.0.1:{controller_port}\nadvertised.listeners={advertised}\n"
+            f"listeners={listening},CONTROLLER://{host}:{controller_port}\nadvertised.listeners={advertised}\n"
             f"controller.listener.names=CONTROLLER\ninter.broker.listener.name=INTERNAL\n{protocols}"
             f"log.dirs={folder / self.name}\noffsets.topic.replication.factor={copies}\n"
             "offsets.topic.num.partitions=1\n"
@@ -114,12 +125,12 @@ class KafkaNode:
     @property
     def url(self) -> str:
         """For members."""
-        return f"{self._scheme}://127.0.0.1:{self.client_port}"
+        return f"{self._scheme}://{self._host}:{self.client_port}"
 
     @property
     def internal_address(self) -> str:
         """Without TLS and sign-in."""
-        return f"127.0.0.1:{self._internal_port}"
+        return f"{self._host}:{self._internal_port}"
 
     def format(self, cluster: str) -> "subprocess.Popen[bytes]":
         """Begin to prepare its folder."""
@@ -141,7 +152,7 @@ class KafkaNode:
     def start(self) -> None:
         """Start the process."""
         with self._log.open("ab") as log:
-            command = ["java", *JAVA, "kafka.Kafka", str(self._file)]
+            command = [*self._prefix, "java", *JAVA, "kafka.Kafka", str(self._file)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def signal(self, number: signal.Signals) -> None:
@@ -171,17 +182,21 @@ class KafkaCluster:
         security: Security | None = None,
         doors: Mapping[str, Sequence[tuple[int, int]]] | None = None,
         settings: str = "",
+        hosts: Sequence[str] = (),
+        prefixes: Sequence[Sequence[str]] = (),
     ) -> None:
         """`doors`: further listeners of each node by name, their ports and what they tell clients;
-        `settings`: further lines of the nodes' configuration."""
+        `settings`: further lines of the nodes' configuration; `hosts`, `prefixes`: of each node its address,
+        and what runs it, else all are on loopback."""
+        hosts, prefixes = hosts or [LOOPBACK] * size, prefixes or [()] * size
         ports = free_ports(3 * size)
-        voters = {at + 1: ports[2 * size + at] for at in range(size)}
+        voters = {at + 1: f"{hosts[at]}:{ports[2 * size + at]}" for at in range(size)}
         folder.mkdir(parents=True, exist_ok=True)
         self.nodes = [
             KafkaNode(
                 folder,
                 at + 1,
-                (ports[at], ports[size + at], ports[2 * size + at]),
+                Place((ports[at], ports[size + at], ports[2 * size + at]), hosts[at], prefixes[at]),
                 voters,
                 security,
                 {name: of_nodes[at] for name, of_nodes in (doors or {}).items()},

@@ -27,12 +27,14 @@ from tests.replication.run.relay import Relays
 Ways = Relays | Namespaces
 
 NAMES: Final = "abc"
-NODES: Final = ("n0", "n1", "n2")
+NATS, KAFKA = "nats", "kafka"
+NODES: Final = {NATS: ("n0", "n1", "n2"), KAFKA: ("k1", "k2", "k3")}
+"""As the clusters name them."""
+NODE_COUNT: Final = 3
 POLL_S: Final = 0.05
 PATIENCE_S: Final = 180.0
 """For anything that a member, a node or a client has to come to."""
 CONNECT_S: Final = 1.0
-NATS, KAFKA = "nats", "kafka"
 STOP_AFTER_MS: Final = {NATS: 15_000, KAFKA: 30_000}
 SOONER: Final = "broker.session.timeout.ms=4000\nreplica.lag.time.max.ms=6000\n"
 """Kafka does without a node that is gone, or doesn't keep up, earlier than by its defaults (9 and 30 s)."""
@@ -67,18 +69,26 @@ name = "stored"
 
 
 def _on_nats(folder: Path) -> tuple[NatsCluster, Relays]:
-    cluster = NatsCluster(folder / "nats", len(NODES))
+    cluster = NatsCluster(folder / "nats", NODE_COUNT)
     return cluster, Relays({name: [node.client_port for node in cluster.nodes] for name in NAMES})
 
 
 def _on_kafka(folder: Path) -> tuple[KafkaCluster, Relays]:
     """Kafka tells clients where its nodes are: each member has a listener of its own at each of them, which
     tells it the relay."""
-    found = free_ports(len(NAMES) * len(NODES))
+    found = free_ports(len(NAMES) * NODE_COUNT)
     ports = {name: found[at :: len(NAMES)] for at, name in enumerate(NAMES)}
     relays = Relays(ports)
     doors = {f"OF_{name.upper()}": list(zip(ports[name], relays.ports(name), strict=True)) for name in NAMES}
-    return KafkaCluster(folder / "kafka", len(NODES), doors=doors, settings=SOONER), relays
+    return KafkaCluster(folder / "kafka", NODE_COUNT, doors=doors, settings=SOONER), relays
+
+
+def _in_namespaces(folder: Path, engine: str, places: Namespaces) -> NatsCluster | KafkaCluster:
+    hosts = [places.host(node) for node in NODES[engine]]
+    commands = [places.command(node) for node in NODES[engine]]
+    if engine == NATS:
+        return NatsCluster(folder / "nats", NODE_COUNT, hosts, commands)
+    return KafkaCluster(folder / "kafka", NODE_COUNT, settings=SOONER, hosts=hosts, prefixes=commands)
 
 
 class Failed(Exception):
@@ -162,22 +172,17 @@ class Stage:
     def __init__(
         self, folder: Path, problems: list[str], engine: str = NATS, in_namespaces: bool = False
     ) -> None:
-        """`in_namespaces`: with a place of its own for each, which takes root and NATS; else with relays."""
+        """`in_namespaces`: with a place of its own for each, which takes root; else with relays."""
         self.folder: Final = folder
         self.problems: Final = problems
-        self.namespaces: Final = Namespaces(NAMES, NODES) if in_namespaces else None
+        self.namespaces: Final = Namespaces(NAMES, NODES[engine]) if in_namespaces else None
         self.exits: Final[Counter[str]] = Counter()
         """How members ended by themselves."""
         self.members: Final = []
         self.cluster: Final[NatsCluster | KafkaCluster]
         self.ways: Final[Ways]
         if self.namespaces is not None:
-            hosts = [self.namespaces.host(node) for node in NODES]
-            commands = [self.namespaces.command(node) for node in NODES]
-            self.cluster, self.ways = (
-                NatsCluster(folder / "nats", len(NODES), hosts, commands),
-                self.namespaces,
-            )
+            self.cluster, self.ways = _in_namespaces(folder, engine, self.namespaces), self.namespaces
             servers = dict.fromkeys(NAMES, self.cluster.urls)
         else:
             self.cluster, self.ways = _on_nats(folder) if engine == NATS else _on_kafka(folder)
