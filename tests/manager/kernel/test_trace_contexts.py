@@ -23,7 +23,7 @@ def noted(*opened: bytes, ratio: float = 1.0, most: int = 100) -> list[str]:
 
 def a_message(annotations: dict[object, object] | None = None, **properties: object) -> bytes:
     return Message(
-        message_annotations=annotations, application_properties=dict(properties), body=Data([b"body"])
+        message_annotations=annotations or {}, application_properties=dict(properties), body=Data([b"body"])
     ).encode()
 
 
