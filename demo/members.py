@@ -29,6 +29,7 @@ monitoring = {monitoring}
 [[queue]]
 name = "trades"
 duplicate_window = {window}
+redelivery_delay_ms = 0
 [[queue]]
 name = "settled"
 """

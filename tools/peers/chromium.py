@@ -9,6 +9,7 @@ OPTIONS: Final = (
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-dev-shm-usage",  # which is small in containers: pages crash where it is full
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
