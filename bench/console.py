@@ -25,13 +25,14 @@ from tools.peers.postroom import Postroom
 from bench import loadtool
 from bench.command import add_arguments, print_report, scratch
 
-QUEUE: Final = "bench"
+FILLED, QUEUE, PINGED = "filled", "bench", "pinged"
+"""What pages show; what many messages go through; where single ones are put."""
 PAGES: Final = {
     "overview": "/",
     "queues": "/queues",
     "queues_searched": "/queues?q=queue-00&sort=-messages_current",
-    "queue": f"/queues/{QUEUE}",
-    "messages": f"/queues/{QUEUE}?view=messages",
+    "queue": f"/queues/{FILLED}",
+    "messages": f"/queues/{FILLED}?view=messages",
     "dead_letters": "/dead-letters",
     "topics": "/topics",
     "channels": "/channels",
@@ -55,7 +56,7 @@ def broker(folder: Path, queues: int) -> Iterator[tuple[Postroom, str]]:
     tables = "".join(f'[[queue]]\nname = "queue-{number:05}"\n' for number in range(queues))
     made.configuration += f'[http]\naddress = "{LOOPBACK}:{port}"\nmax_requests_per_s = 10000\n{tables}'
     with made:
-        loadtool.run(made, "send", QUEUE, messages=1000, body_bytes=BODY_BYTES, window=100)
+        loadtool.run(made, "send", FILLED, messages=1000, body_bytes=BODY_BYTES, window=100)
         yield made, f"http://{LOOPBACK}:{port}"
 
 
@@ -95,7 +96,7 @@ def traffic(made: Postroom, messages: int) -> tuple[float, float]:
     common = {"body_bytes": BODY_BYTES, "window": 1000}
     sent = loadtool.run(made, "send", QUEUE, messages=messages, **common)
     loadtool.run(made, "receive", QUEUE, messages=messages, **common)
-    pinged = loadtool.run(made, "ping", QUEUE, messages=PINGS, **common)
+    pinged = loadtool.run(made, "ping", PINGED, messages=PINGS, **common)
     return sent.rate, pinged.latency_us["p99"] / 1e3
 
 
