@@ -51,6 +51,8 @@ class BrokerProcess:
         self._process: subprocess.Popen[str] | None = None
         self.prefix: list[str] = []
         """What runs the command, if not this process."""
+        self.module = "postroom.cli"
+        """The command's."""
 
     def start(self) -> None:
         """Start it and wait for the line that says that it is ready."""
@@ -59,7 +61,7 @@ class BrokerProcess:
 
     def launch(self) -> None:
         """Start it: one that stands by isn't ready until the other has gone."""
-        command = [*self.prefix, sys.executable, "-m", "postroom.cli", "serve", "--data", str(self.folder)]
+        command = [*self.prefix, sys.executable, "-m", self.module, "serve", "--data", str(self.folder)]
         command += self._where_to_listen()
         with self._log.open("a") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)

@@ -82,6 +82,23 @@ def test_a_producer_goes_on_at_another_member(tmp_path: Path, nats: NatsCluster,
         assert_whole(first.folder, second.folder)
 
 
+def test_a_member_that_is_stopped_while_it_takes_over_stops(
+    tmp_path: Path, nats: NatsCluster, stream: str
+) -> None:
+    """SIGTERM that comes after the claim and before it serves clients isn't lost."""
+    alone = member(tmp_path, "a", nats, stream)
+    alone.module = "tests.replication.stopped_at_claim"
+    alone.launch()
+    assert alone.wait_for_exit() == Exit.STOPPED
+    lines = alone.log_text.splitlines()
+    assert [event for line in lines for event in ("active", "started", "stopped") if f" {event}" in line] == [
+        "active",
+        "started",
+        "stopped",
+    ]
+    assert_whole(alone.folder)
+
+
 def test_transactions_go_on_at_another_member(tmp_path: Path, nats: NatsCluster, stream: str) -> None:
     """From one queue to another, by ten in a transaction, over a kill in the middle of one: each message is
     moved once."""

@@ -49,17 +49,13 @@ class Membership:
         self._is_lost = False
         self._successor = ""
 
-    async def follow(self) -> bool:
-        """Until this member is the active one; False if the process was told to stop before. What SIGHUP
-        asks for is done then. Raises `StartError`."""
-        loop = asyncio.get_running_loop()
-        stopped = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stopped.set)
-        loop.add_signal_handler(signal.SIGHUP, log, logging.INFO, "reload-waits")
+    async def follow(self, ended: asyncio.Event) -> bool:
+        """Until this member is the active one; False if the process' end came before, when `ended` is set.
+        What SIGHUP asks for is done then. Raises `StartError`."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, log, logging.INFO, "reload-waits")
         log(logging.INFO, "following", member=self._options.member, stream=self._options.stream)
         following = asyncio.wrap_future(self._thread.start(self._member.follow()))
-        stopping = asyncio.ensure_future(stopped.wait())
+        stopping = asyncio.ensure_future(ended.wait())
         both: list[asyncio.Future[Any]] = [following, stopping]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()

@@ -156,7 +156,7 @@ async def _serve(config: Config, read: Callable[[], Config]) -> Exit:
             return await _serve_as_member(config, listeners, http, read, door)
         ledger = open_ledger(config)
         try:
-            return await _run(config, listeners, http, ledger, read, door)
+            return await _run(config, listeners, http, ledger, read, door, asyncio.Event())
         finally:
             http.stop()
             ledger.close()
@@ -168,22 +168,30 @@ async def _serve_as_member(
     """The same for one member of several: first it follows, then it is the active one."""
     assert config.replication is not None
     membership = Membership(config, [url for listener in listeners for url in listener.bound_urls()])
+    ended = asyncio.Event()
+    _end_at_signals(ended)
     door.report = membership.report
     http.begin(door.whole)
     redirected = listeners if config.replication.redirect else []
     async with Redirection(config, redirected, membership.active_urls):
-        if not await membership.follow():
+        if not await membership.follow(ended):
             http.stop()
             return Exit.STOPPED
     try:
         ledger = open_ledger(config, membership.open_ledger)
         try:
-            return await _run(config, listeners, http, ledger, read, door, membership)
+            return await _run(config, listeners, http, ledger, read, door, ended, membership)
         finally:
             http.stop()
             membership.close_ledger()
     finally:
         membership.end()
+
+
+def _end_at_signals(ended: asyncio.Event) -> None:
+    """Of a member from its first moment on: one that comes while it takes over mustn't be lost."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
 
 
 def _show_active(
@@ -222,6 +230,7 @@ async def _run(
     ledger: Ledger,
     read: Callable[[], Config],
     door: StatusDoor,
+    ended: asyncio.Event,
     membership: Membership | None = None,
 ) -> Exit:
     loop = asyncio.get_running_loop()
@@ -232,10 +241,10 @@ async def _run(
     tracer = make_tracer(config, ledger)
     if tracer is not None:
         tracer.start(broker.manager)
-    service = Service(config, listeners, ledger, broker, loop)
+    service = Service(config, listeners, ledger, broker, loop, ended=ended)
     if membership is not None:
         membership.watch(loop, service.fail)
-        membership.join(broker.members, lambda: loop.call_later(ANSWER_S, service.ended.set))
+        membership.join(broker.members, lambda: loop.call_later(ANSWER_S, ended.set))
     await service.start()
     message_log = MessageLogWriter(
         config.data_folder,
@@ -246,8 +255,7 @@ async def _run(
     )
     message_log.start()
     _tune_collector()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, service.ended.set)
+    _end_at_signals(ended)
     all_listeners = listeners if http.listener is None else [*listeners, http.listener]
     reloader = Reloader(broker, all_listeners, read)
     loop.add_signal_handler(signal.SIGHUP, service.command, reloader.reload)
@@ -256,7 +264,7 @@ async def _run(
     _show_active(door, loop, broker, ledger, service.urls(), membership)
     _announce(config, service, ledger, http.listen())
     http.start(broker, ledger, listeners, service.command_from_thread, door.whole, tracer)
-    await service.ended.wait()
+    await ended.wait()
     if service.failure is not None:
         return _exit_of(service.failure)
     log(logging.INFO, "stopping")

@@ -71,6 +71,7 @@ class Service:
         broker: Broker,
         loop: asyncio.AbstractEventLoop,
         clock: Clock = WALL,
+        ended: asyncio.Event | None = None,
     ) -> None:
         self.limits: Final = config.limits
         self.clock: Final = clock
@@ -78,7 +79,7 @@ class Service:
         self.turns: Final = Turns(loop, self)
         self.failure: BaseException | None = None
         """Why the service ended by itself: the ledger's failure."""
-        self.ended: Final = asyncio.Event()
+        self.ended: Final = ended or asyncio.Event()
         """Set when the service must end, by request or by failure."""
         self._done: Final = asyncio.Event()
         self._config = config
