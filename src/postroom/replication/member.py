@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
+import uvloop
 
 from postroom import __version__
 from postroom.ledger.errors import LedgerCorrupt, LedgerFailed
@@ -69,7 +70,7 @@ class EngineThread:
     """A thread with an event loop for the engine's client."""
 
     def __init__(self) -> None:
-        self.loop: Final = asyncio.new_event_loop()
+        self.loop: Final = uvloop.new_event_loop()
         self._thread: Final = threading.Thread(target=self.loop.run_forever, name="replication", daemon=True)
         self._thread.start()
 
