@@ -233,8 +233,11 @@ def listed(active: MemberProcess) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in rows}
 
 
-def wait_for_followers(stage: Stage, active: MemberProcess, *members: MemberProcess) -> None:
-    """Until each has said that it follows since now, and has read what was there now."""
+def wait_for_followers(
+    stage: Stage, active: MemberProcess, *members: MemberProcess, position: int = 0
+) -> None:
+    """Until each has said that it follows since now, and has read what was there now, up to `position` at
+    least: the active one lists the entries that its folder has, and those may be fewer."""
     begun_us, last = time.time_ns() // 1000, 0
 
     def do_follow() -> bool:
@@ -244,7 +247,10 @@ def wait_for_followers(stage: Stage, active: MemberProcess, *members: MemberProc
         last = last or max((row["sequence"] for row in rows.values()), default=0)
         found = [rows.get(member.member, {}) for member in members]
         return all(
-            row.get("state") == "follower" and row["time_us"] > begun_us and row["sequence"] >= last
+            row.get("state") == "follower"
+            and row["time_us"] > begun_us
+            and row["sequence"] >= last
+            and row["position"] >= position
             for row in found
         )
 
