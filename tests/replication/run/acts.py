@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from postroom.cli import main
 from postroom.server.exits import Exit
+from postroom.server.status import NoStatus, read_status
 from tests.replication.run.relay import Relays
 from tests.replication.run.stage import MemberProcess, Stage
 
@@ -233,25 +234,29 @@ def listed(active: MemberProcess) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in rows}
 
 
-def wait_for_followers(
-    stage: Stage, active: MemberProcess, *members: MemberProcess, position: int = 0
-) -> None:
-    """Until each has said that it follows since now, and has read what was there now, up to `position` at
-    least: the active one lists the entries that its folder has, and those may be fewer."""
+def wait_for_followers(stage: Stage, active: MemberProcess, *members: MemberProcess) -> None:
+    """Until each has said that it follows since now, and has read what was there now. The active one lists
+    how far its folder is; how far the log goes is in its status."""
     begun_us, last = time.time_ns() // 1000, 0
 
     def do_follow() -> bool:
         nonlocal last
         # On a machine with much else to do another may have claimed.
         rows = listed(next((member for member in stage.members if member.listens()), active))
-        last = last or max((row["sequence"] for row in rows.values()), default=0)
+        last = last or max(_read_through(member) for member in stage.members)
         found = [rows.get(member.member, {}) for member in members]
         return all(
-            row.get("state") == "follower"
-            and row["time_us"] > begun_us
-            and row["sequence"] >= last
-            and row["position"] >= position
+            row.get("state") == "follower" and row["time_us"] > begun_us and row["sequence"] >= last
             for row in found
         )
 
     stage.wait(do_follow, f"that {[member.member for member in members]} follow", LIST_S)
+
+
+def _read_through(member: MemberProcess) -> int:
+    """The last entry of the log that it knows; 0 for one that can't be asked."""
+    try:
+        found: int = read_status(member.folder).get("sequence", 0)
+    except NoStatus:
+        return 0
+    return found

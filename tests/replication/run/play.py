@@ -170,7 +170,7 @@ def _end(stage: Stage, run: Run) -> None:
     active = stage.active()
     followers = [member for member in stage.members if member is not active]
     position = listed(active)[active.member]["position"]
-    wait_for_followers(stage, active, *followers, position=position)
+    wait_for_followers(stage, active, *followers)
     for member in [*followers, active]:
         member.stop()
     run.folders = [member.folder for member in [active, *followers]]
