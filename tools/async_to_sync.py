@@ -40,6 +40,8 @@ WRITTEN = dict.fromkeys(("Closable", "Face", "Portal"), "portal")
 WRITTEN |= dict.fromkeys(("Driven", "awaited", "waiting_here"), "caller")
 """Names of the sync face that are not generated, and where they are."""
 FACTORY = "ConnectionFactory"
+CONSUMER = "MessageConsumer"
+"""Its messages are taken in the caller's thread where they are here already."""
 MANAGER = "TransactionManager"
 MADE = (FACTORY, MANAGER, "PostgreSQLResource")
 """What applications make by themselves; the factory opens the thread."""
@@ -243,7 +245,9 @@ class Generator:
         if node.name == "close" and not self.is_driven:
             return closing(owner)
         if node.name == "__anext__":
-            return ["return self._portal.next(self._inner)"]
+            return [f"return self._portal.{'next_message' if owner == CONSUMER else 'next'}(self._inner)"]
+        if owner == CONSUMER and node.name == "receive":
+            return ["return self._portal.receive(self._inner, timeout_s)"]
         if node.returns is not None and ast.unparse(node.returns) in self.homes:
             return wrapping(ast.unparse(node.returns), call)
         return self.result(node, f"self._portal.call({call})")

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from postroom.client.sync.portal import new_loop
 from postroom.testing.errors import BrokerFailed
 
 T = TypeVar("T")
@@ -12,20 +13,11 @@ PATIENCE_S: Final = 30.0
 """The longest that a test waits for the broker."""
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:  # there is none for Windows
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
-
-
 class LoopThread:
     """Runs until it is closed."""
 
     def __init__(self) -> None:
-        self.loop: Final = _new_loop()
+        self.loop: Final = new_loop()
         self._thread = threading.Thread(target=self._run, name="postroom-testing", daemon=True)
         self._thread.start()
 

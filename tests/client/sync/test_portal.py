@@ -2,10 +2,14 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
 from postroom.client import IllegalStateException
+from postroom.client.sync import portal as portal_module
 from postroom.client.sync.portal import Portal
 
 
@@ -22,7 +26,7 @@ def test_the_loop_is_made_and_closed_in_its_own_thread(monkeypatch: pytest.Monke
             threads.append(threading.current_thread())
             super().close()
 
-    monkeypatch.setattr(asyncio, "new_event_loop", Loop)
+    monkeypatch.setattr(portal_module, "new_loop", Loop)
 
     async def where() -> threading.Thread:
         return threading.current_thread()
@@ -41,7 +45,7 @@ def test_without_a_loop_there_is_no_portal_and_no_thread(monkeypatch: pytest.Mon
     def fail() -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(asyncio, "new_event_loop", fail)
+    monkeypatch.setattr(portal_module, "new_loop", fail)
     before = set(threading.enumerate())
     with pytest.raises(OSError, match="Too many open files"):
         Portal()
@@ -55,12 +59,21 @@ def test_where_a_wait_hears_no_signal_it_is_done_in_pieces(monkeypatch: pytest.M
     monkeypatch.setattr("sys.platform", "win32")
     waits: list[float] = []
 
-    def wait(futures: list[object], timeout_s: float) -> None:
-        waits.append(timeout_s)
-        if len(waits) == 1:
-            raise KeyboardInterrupt
+    class Interrupted:
+        """A lock of which the first wait is interrupted, as Ctrl-C does."""
 
-    monkeypatch.setattr("postroom.client.sync.portal.wait", wait)
+        def __init__(self) -> None:
+            self._lock = threading.Lock()
+            self.release = self._lock.release
+
+        def acquire(self, timeout: float = -1) -> bool:
+            if timeout >= 0:
+                waits.append(timeout)
+                if len(waits) == 1:
+                    raise KeyboardInterrupt
+            return self._lock.acquire(timeout=timeout)
+
+    monkeypatch.setattr(portal_module, "Lock", Interrupted)
     portal = Portal()
     cancelled, started = threading.Event(), threading.Event()
 
@@ -82,3 +95,55 @@ def test_where_a_wait_hears_no_signal_it_is_done_in_pieces(monkeypatch: pytest.M
         portal.call(fails())
     portal.stop()
     assert waits and waits[0] > 0
+
+
+def test_what_is_posted_is_done_in_order_and_before_what_is_called_after_it() -> None:
+    """By one wake of the thread where it comes in quick succession."""
+    portal = Portal()
+    done: list[int] = []
+    wakes = 0
+    is_held, let_go = threading.Event(), threading.Event()
+
+    async def hold() -> None:
+        nonlocal wakes
+        wake = portal._loop.call_soon_threadsafe
+
+        def counted(*arguments: Any, **options: Any) -> asyncio.Handle:
+            nonlocal wakes
+            wakes += 1
+            return wake(*arguments, **options)
+
+        monkey.setattr(portal, "_loop", Watched(portal._loop, counted))
+        is_held.set()
+        let_go.wait(10)
+
+    with pytest.MonkeyPatch.context() as monkey:
+        holder = threading.Thread(target=portal.call, args=(hold(),))
+        holder.start()
+        assert is_held.wait(10)
+        for number in range(100):
+            portal.post(partial(done.append, number))
+        assert (done, wakes) == ([], 1)
+        let_go.set()
+        holder.join(10)
+
+        async def so_far() -> list[int]:
+            return list(done)
+
+        assert portal.call(so_far()) == list(range(100))
+        portal.post(partial(done.append, 100))
+        assert portal.call(so_far())[-1] == 100
+    portal.stop()
+    with pytest.raises(IllegalStateException, match="the connection is closed"):
+        portal.post(done.clear)
+
+
+class Watched:
+    """A loop, but for one method."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, call_soon_threadsafe: Callable[..., Any]) -> None:
+        self._loop = loop
+        self.call_soon_threadsafe = call_soon_threadsafe
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)

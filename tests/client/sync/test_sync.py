@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,9 +22,11 @@ from postroom.client import (
     IllegalStateException,
     InvalidDestinationException,
     Message,
+    MessageFormatException,
     aio,
     sync,
 )
+from postroom.client.sync.portal import Portal
 from tests.client.fake_broker import FakeBroker
 from tests.client.fake_sessions import texts
 
@@ -110,3 +114,125 @@ def test_closing_ends_the_thread_and_what_comes_after_is_refused(broker: FakeBro
         session.create_producer("q")
     session.close()
     connection.close()
+
+
+@pytest.fixture
+def without_calls(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
+    """A context in which nothing may be called in the connection's thread."""
+
+    def refuse(portal: Portal, coroutine: Coroutine[object, object, object]) -> None:
+        coroutine.close()
+        raise AssertionError("the thread was changed")
+
+    @contextmanager
+    def context() -> Iterator[None]:
+        with monkeypatch.context() as patched:
+            patched.setattr(Portal, "call", refuse)
+            yield
+
+    return context
+
+
+def wait_for_messages(consumer: sync.MessageConsumer, count: int) -> None:
+    """Until so many have been sent ahead."""
+    buffer = consumer._inner._deliveries.receiving._buffer
+
+    async def come() -> None:
+        while len(buffer) < count:
+            await asyncio.sleep(0)
+
+    consumer._portal.call(come())
+
+
+def outcomes(broker: FakeBroker) -> list[tuple[int, str]]:
+    """Of each delivery, in the order in which they came."""
+    return [
+        (delivery_id, type(state).__name__)
+        for delivery_ids, state, _ in broker.dispositions
+        for delivery_id in delivery_ids
+    ]
+
+
+def test_what_is_here_is_received_without_a_change_of_threads(
+    broker: FakeBroker, without_calls: Callable[[], AbstractContextManager[None]]
+) -> None:
+    """In mode AUTO and over the loop; what nobody has seen goes back as the consumer is closed."""
+    broker.messages["q"] = deque(texts(*"abcd"))
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        session = connection.create_session()
+        consumer = session.create_consumer("q", prefetch=10)
+        wait_for_messages(consumer, 4)
+        with without_calls():
+            assert [message.body for message in (consumer.receive(), consumer.receive(5))] == ["a", "b"]
+            assert next(consumer).body == "c"
+            with pytest.raises(ValueError, match="timeout_s"):
+                consumer.receive(-1)
+        consumer.close()
+        assert outcomes(broker) == [*((number, "Accepted") for number in range(3)), (3, "Released")]
+
+
+def test_outcomes_are_told_without_a_change_of_threads(
+    broker: FakeBroker, without_calls: Callable[[], AbstractContextManager[None]]
+) -> None:
+    """In their order, and before the consumer's end."""
+    broker.messages["q"] = deque(texts(*"abcd"))
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        consumer = connection.consumer("q", prefetch=10)
+        wait_for_messages(consumer, 4)
+        with without_calls():
+            first, second, third, fourth = (next(consumer) for _ in range(4))
+            first.acknowledge()
+            first.acknowledge()  # has its outcome: nothing is told twice
+            second.release()
+            third.retry()
+            fourth.dead_letter("no good")
+            with pytest.raises(IllegalStateException, match="has its outcome already"):
+                second.release()
+        consumer.close()
+        assert outcomes(broker) == [(0, "Accepted"), (1, "Released"), (2, "Modified"), (3, "Rejected")]
+
+
+def test_what_came_before_a_stop_is_not_received_in_it(broker: FakeBroker) -> None:
+    broker.messages["q"] = deque(texts("a"))
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        consumer = connection.create_session().create_consumer("q", prefetch=10)
+        wait_for_messages(consumer, 1)
+        connection.stop()
+        assert consumer.receive(0) is None
+        connection.start()
+        message = consumer.receive(10)
+        assert message is not None and message.body == "a"
+
+
+def test_what_is_no_message_goes_back_and_is_an_error_of_receive(broker: FakeBroker) -> None:
+    """A loop logs it, and goes on with the next one."""
+    nonsense = b"\x00\x53\x77\xff"
+    broker.messages["q"] = deque([nonsense, nonsense, *texts("a")])
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        consumer = connection.create_session().create_consumer("q", prefetch=10)
+        wait_for_messages(consumer, 3)
+        with pytest.raises(MessageFormatException):
+            consumer.receive()
+        assert next(consumer).body == "a"
+        consumer.close()
+        assert [kind for _, kind in outcomes(broker)] == ["Modified", "Modified", "Accepted"]
+
+
+def test_many_threads_receive_each_message_once(broker: FakeBroker) -> None:
+    """From one consumer, more than is sent ahead at once."""
+    count, threads = 3_000, 4
+    broker.messages["q"] = deque(texts(*map(str, range(count))))
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        consumer = connection.create_session().create_consumer("q", prefetch=50)
+
+        def take(_: int) -> list[object]:
+            found = []
+            while (message := consumer.receive(0.5)) is not None:
+                found.append(message.body)
+            return found
+
+        with ThreadPoolExecutor(threads) as pool:
+            taken = [body for some in pool.map(take, range(threads)) for body in some]
+        assert sorted(map(int, map(str, taken))) == list(range(count))
+        consumer.close()
+        assert sorted(outcomes(broker)) == [(number, "Accepted") for number in range(count)]

@@ -12,6 +12,7 @@ from postroom.amqp.frames.performatives import Error
 from postroom.client.aio.closable import Closable, OfOneSession
 from postroom.client.connection.receiver_link import Receiving
 from postroom.client.exceptions import MessageFormatException
+from postroom.client.messages.base_message import Post
 from postroom.client.messages.message import Message, decode_message
 from postroom.client.sessions.connection_state import MessageCallback
 from postroom.client.sessions.deliveries import Deliveries, end_of
@@ -153,6 +154,12 @@ class MessageConsumer(Closable):
         ``close`` another one: such messages go back as failed attempts.
         """
         await self._deliveries.close()
+
+    def _take(self, post: Post) -> Message | None:
+        """As :meth:`receive`, for the blocking face in its caller's thread: a message that is here already;
+        ``post`` has the rest done in the loop. None: :meth:`receive` is to be called there.
+        """
+        return self._deliveries.take(post)
 
     def _end_with(self, ends: Callable[[], None]) -> None:
         """It has a session to itself, which ends with it."""

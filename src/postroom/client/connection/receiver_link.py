@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -15,6 +16,7 @@ from postroom.client.connection.link import Attachment, was_woken
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.transport import fail_all, within
 from postroom.client.exceptions import IllegalStateException, JMSException
+from postroom.client.messages.base_message import Post
 
 
 class Incoming:
@@ -150,9 +152,27 @@ class Receiving(Attachment[ReceiverLink]):
             self.check()
             return None
         message = self._buffer.popleft()
+        self._renew_credit()
+        return message
+
+    def take_elsewhere(self, post: Post) -> Incoming | None:
+        """The same in another thread than the loop's, which does what is posted; None also where the link
+        has ended.
+        """
+        if self.failure is not None:
+            return None
+        try:
+            message = self._buffer.popleft()
+        except IndexError:
+            return None
+        link = self._link
+        if link is not None and self._wants_more(link.credit):
+            post(self._renew_credit)
+        return message
+
+    def _renew_credit(self) -> None:
         if self._link is not None and self.failure is None and self._wants_more(self._link.credit):
             self._flow(self.prefetch - len(self._buffer))
-        return message
 
     def _wants_more(self, credit: int) -> bool:
         """As Qpid JMS does: half of the credit is used up, and at most 70 % of what is asked for ahead is
@@ -317,8 +337,10 @@ class Receiving(Attachment[ReceiverLink]):
 
     def unseen(self) -> list[Incoming]:
         """The messages that nobody has taken; they are not given out any more."""
-        waiting = list(self._buffer)
-        self._buffer.clear()
+        waiting: list[Incoming] = []
+        with contextlib.suppress(IndexError):  # another thread may take from it, too
+            while True:
+                waiting.append(self._buffer.popleft())
         return waiting
 
     async def detach(self, timeout_s: float | None, closed: bool = True) -> None:
@@ -331,7 +353,7 @@ class Receiving(Attachment[ReceiverLink]):
         """
         self._parts.clear()
         self._run = None
-        self._buffer = deque(each for each in self._buffer if each.settled and not self._is_copying)
+        self._buffer.extend(each for each in self.unseen() if each.settled and not self._is_copying)
         for future in self._for_settled.values():
             if not future.done():
                 future.set_result(None)

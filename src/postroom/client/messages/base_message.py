@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum, IntEnum
 from types import TracebackType
@@ -28,6 +28,10 @@ DELIVERY_TIME: Final = "x-opt-delivery-time"
 """Message annotation (ms since 1970) of what is to be delivered later."""
 
 T = TypeVar("T")
+
+
+Post = Callable[[Callable[[], None]], None]
+"""Has something done in the thread of the connection's loop, soon, and in order; waits for nothing."""
 
 
 class BodyKind(Enum):
@@ -67,6 +71,13 @@ class Receiver(Protocol):
 
     def send_outcome(self, message: Message, state: DeliveryState) -> Awaitable[None]:
         """The outcome; IllegalStateException where it isn't the application's to say."""
+
+    def post_acknowledgement(self, message: Message, post: Post) -> bool:
+        """As `acknowledge`, by another thread than the loop's, where that waits for no answer, nor for other
+        consumers; else False, and nothing is told."""
+
+    def post_outcome(self, message: Message, state: DeliveryState, post: Post) -> bool:
+        """As `send_outcome`, likewise."""
 
     def check_open(self, message: Message) -> None:
         """Raises IllegalStateException where the outcome isn't the application's to say."""

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Final, NamedTuple
 
 from postroom.amqp.extensions import FAILURE_COUNT
@@ -19,7 +20,7 @@ from postroom.client.connection.receiver_link import Incoming, Receiving
 from postroom.client.destinations import Destination
 from postroom.client.durations import MS_A_SECOND, check_duration
 from postroom.client.exceptions import LOG, IllegalStateException, JMSException, MessageFormatException
-from postroom.client.messages.base_message import DONE
+from postroom.client.messages.base_message import DONE, Post
 from postroom.client.messages.message import Message, decode_message
 from postroom.client.messages.outcomes import check_sendable
 from postroom.client.sessions.connection_state import CALLED_FOR, MessageCallback, call_back
@@ -27,6 +28,10 @@ from postroom.client.sessions.session_state import AcknowledgeMode, SessionState
 
 UNDELIVERABLE: Final = Modified(delivery_failed=True, undeliverable_here=True)
 FAILED: Final = Modified(delivery_failed=True)
+
+
+Settle = Callable[[Incoming, DeliveryState], None]
+"""Says what became of a message."""
 
 
 class Delivery(NamedTuple):
@@ -100,6 +105,29 @@ class Deliveries:
                 return message
         return None
 
+    def take(self, post: Post) -> Message | None:
+        """In another thread than the loop's: what `receive` would hand over at once. None where there is
+        something to wait for, or to be told: then that is called in the loop. Raises MessageFormatException.
+        """
+        if not self._is_takeable():
+            return None
+        while (incoming := self.receiving.take_elsewhere(post)) is not None:
+            message = self._admitted(incoming, partial(self._post_outcome, post))
+            if message is None:
+                continue
+            if self.state.mode.is_automatic:
+                self._post_outcome(post, incoming, ACCEPTED)
+            elif not incoming.settled:
+                self._delivered[incoming.delivery_id] = Delivery(incoming, message)
+            return message
+        return None
+
+    def _is_takeable(self) -> bool:
+        if self.is_closed or self._settle_second or self._listening is not None:
+            return False
+        shared = self.state.shared
+        return self.state.transaction is None and shared.options.tracing is None and shared.started.is_set()
+
     async def next(self, end_s: float | None) -> Delivery | None:
         """The next message for the application, once the connection is started; None when it is ``end_s``."""
         started = self.state.shared.started
@@ -123,22 +151,24 @@ class Deliveries:
             return False
         return True
 
-    def _admitted(self, incoming: Incoming) -> Message | None:
-        """The message, unless it goes back unseen; MessageFormatException for bytes that are none."""
+    def _admitted(self, incoming: Incoming, settle: Settle | None = None) -> Message | None:
+        """The message, unless it goes back unseen, by `settle`; MessageFormatException for bytes that are
+        none."""
+        settle = settle or self.receiving.settle
         try:
             message = decode_message(incoming.payload, incoming.delivery_id, self._source)
         except MessageFormatException:
             # As Qpid JMS does: it failed, and would fail here again.
-            self.receiving.settle(incoming, UNDELIVERABLE)
+            settle(incoming, UNDELIVERABLE)
             raise
         message.receiver = self
         message.delivery_count += incoming.redeliveries
         options = self.state.shared.options
         if options.local_message_expiry and has_expired(message):
-            self.receiving.settle(incoming, UNDELIVERABLE)
+            settle(incoming, UNDELIVERABLE)
             return None
         if options.redelivery.is_exceeded(failures_of(message, incoming)):
-            self.receiving.settle(incoming, options.redelivery.outcome.state)
+            settle(incoming, options.redelivery.outcome.state)
             return None
         return message
 
@@ -201,6 +231,40 @@ class Deliveries:
         self.check_open(message)
         check_sendable(state)
         return self._send_outcomes([self._delivered.pop(message.delivery_id).incoming], state)
+
+    def post_acknowledgement(self, message: Message, post: Post) -> bool:
+        """As :meth:`acknowledge`, in another thread than the loop's; False where that waits for an answer, or
+        for other consumers: nothing is told then.
+        """
+        if self._settle_second or self.state.mode is not AcknowledgeMode.INDIVIDUAL:
+            return False
+        self.state.check()
+        if self.holds(message):
+            self._post_outcome(post, self._delivered.pop(message.delivery_id).incoming, ACCEPTED)
+        return True
+
+    def post_outcome(self, message: Message, state: DeliveryState, post: Post) -> bool:
+        """As :meth:`send_outcome`, likewise."""
+        if self._settle_second:
+            return False
+        self.check_open(message)
+        check_sendable(state)
+        self._post_outcome(post, self._delivered.pop(message.delivery_id).incoming, state)
+        return True
+
+    def _post_outcome(self, post: Post, incoming: Incoming, state: DeliveryState) -> None:
+        self.receiving.check()
+
+        def settle() -> None:
+            try:
+                self.receiving.settle(incoming, state)
+            except JMSException as failure:
+                LOG.debug(
+                    "%s: an outcome was not sent, the message comes again: %s", self.receiving.what, failure
+                )
+            self._finish_close()
+
+        post(settle)
 
     def acknowledge(self, message: Message) -> Awaitable[None]:
         """``Message.acknowledge``: what it does is a matter of the mode."""

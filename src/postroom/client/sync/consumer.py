@@ -37,7 +37,7 @@ class MessageConsumer(Closable[aio.MessageConsumer]):
         return self
 
     def __next__(self) -> Message:
-        return self._portal.next(self._inner)
+        return self._portal.next_message(self._inner)
 
     @property
     def address(self) -> str | None:
@@ -55,7 +55,7 @@ class MessageConsumer(Closable[aio.MessageConsumer]):
         Raises IllegalStateException after ``close``, and where a listener gets the messages;
         MessageFormatException for a delivery that is no message; ValueError for a negative time.
         """
-        return self._portal.received(self._portal.call(self._inner.receive(timeout_s)))
+        return self._portal.receive(self._inner, timeout_s)
 
     def receive_no_wait(self) -> Message | None:
         """A message that waits at the broker now, or None when it says that there is none.

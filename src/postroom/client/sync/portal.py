@@ -11,15 +11,19 @@ import asyncio
 import contextvars
 import sys
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.client.aio import closable as aio
-from postroom.client.exceptions import IllegalStateException
-from postroom.client.messages.base_message import DONE, Message, Receiver
+from postroom.client.aio.consumer import MessageConsumer
+from postroom.client.durations import check_duration
+from postroom.client.exceptions import LOG, IllegalStateException, MessageFormatException
+from postroom.client.messages.base_message import DONE, Message, Post, Receiver
 
 T = TypeVar("T")
 Inner = TypeVar("Inner")
@@ -36,6 +40,8 @@ class Portal:
 
     def __init__(self) -> None:
         self._callers = ThreadPoolExecutor(MAX_CALLBACK_THREADS, "postroom-listener")
+        self._posted: deque[Callable[[], None]] = deque()
+        self._is_woken = False
         made: Future[asyncio.AbstractEventLoop] = Future()
         self._thread = threading.Thread(target=_run, args=(made,), name="postroom-client", daemon=True)
         self._thread.start()
@@ -98,12 +104,22 @@ class Portal:
         if not self.is_running:
             coroutine.close()
             raise IllegalStateException("the connection is closed")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        call = _Call(self._loop, coroutine)
+        self._loop.call_soon_threadsafe(call.start)
         try:
-            return _result(future)
+            call.wait()
         except BaseException:
-            future.cancel()
+            self._loop.call_soon_threadsafe(call.cancel)
             raise
+        return call.result()
+
+    def receive(self, consumer: MessageConsumer, timeout_s: float | None) -> Message | None:
+        """The next message of `consumer`: without a change of threads where one is here already."""
+        check_duration("timeout_s", timeout_s)
+        message = consumer._take(self.post) if self.is_running else None
+        if message is None:
+            message = self.call(consumer.receive(timeout_s))
+        return self.received(message)
 
     def next(self, loop: AsyncIterator[T]) -> T:
         """The next one of a loop, which ends with the thread."""
@@ -117,6 +133,32 @@ class Portal:
             return self.received(self.call(there()))
         except StopAsyncIteration:
             raise StopIteration from None
+
+    def next_message(self, consumer: MessageConsumer) -> Message:
+        """The same of a loop over a consumer."""
+        try:
+            message = consumer._take(self.post) if self.is_running else None
+        except MessageFormatException as failure:
+            LOG.warning("%s", failure)
+            message = None
+        return self.next(consumer) if message is None else self.received(message)
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Have `action`, which fails in no way, done in the thread, after what was posted or called before;
+        what comes in quick succession wakes the thread once.
+        """
+        self._posted.append(action)
+        if not self._is_woken:
+            self._is_woken = True
+            try:
+                self._loop.call_soon_threadsafe(self._do_posted)
+            except RuntimeError:
+                raise IllegalStateException("the connection is closed") from None
+
+    def _do_posted(self) -> None:
+        self._is_woken = False  # first: who posts from now on wakes us again
+        for _ in range(len(self._posted)):
+            self._posted.popleft()()
 
     @property
     def is_running(self) -> bool:
@@ -170,10 +212,20 @@ class Outside:
         self._inner = inner
 
     def acknowledge(self, message: Message) -> Awaitable[None]:
+        if self._portal.is_running and self._inner.post_acknowledgement(message, self._portal.post):
+            return DONE
         return self._portal.wait_for(lambda: self._inner.acknowledge(message))
 
     def send_outcome(self, message: Message, state: DeliveryState) -> Awaitable[None]:
+        if self._portal.is_running and self._inner.post_outcome(message, state, self._portal.post):
+            return DONE
         return self._portal.wait_for(lambda: self._inner.send_outcome(message, state))
+
+    def post_acknowledgement(self, message: Message, post: Post) -> bool:
+        return self._inner.post_acknowledgement(message, post)
+
+    def post_outcome(self, message: Message, state: DeliveryState, post: Post) -> bool:
+        return self._inner.post_outcome(message, state, post)
 
     def check_open(self, message: Message) -> None:
         self._inner.check_open(message)
@@ -186,7 +238,7 @@ def _run(made: Future[asyncio.AbstractEventLoop]) -> None:
     """Make a loop and run it until it is stopped, all in this thread: made or closed in the main thread of
     Windows, it would take the signals of the application's own loop."""
     try:
-        loop = asyncio.new_event_loop()
+        loop = new_loop()
     except BaseException as error:
         made.set_exception(error)
         return
@@ -197,9 +249,54 @@ def _run(made: Future[asyncio.AbstractEventLoop]) -> None:
     loop.close()
 
 
-def _result(future: Future[T]) -> T:
-    """Wait for the result. On Windows, Ctrl-C ends no wait for a lock: it is looked for again and again."""
-    if sys.platform == "win32":
-        while not future.done():
-            wait([future], SIGNAL_POLL_S)
-    return future.result()
+class _Call(Generic[T]):
+    """A coroutine that runs in a loop, and the thread that waits for its end: with less to do than a future
+    of `concurrent.futures` chained to a task."""
+
+    __slots__ = ("_coroutine", "_ended", "_loop", "_task")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._loop = loop
+        self._coroutine = coroutine
+        self._task: asyncio.Task[T] | None = None
+        self._ended = Lock()
+        self._ended.acquire()
+
+    def start(self) -> None:
+        """In the loop."""
+        self._task = self._loop.create_task(self._coroutine)
+        self._task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            task.exception()  # it may be that nobody waits for it any more
+        self._ended.release()
+
+    def cancel(self) -> None:
+        """In the loop, after `start`."""
+        assert self._task is not None
+        self._task.cancel()
+
+    def wait(self) -> None:
+        """Until it has ended. On Windows, Ctrl-C ends no wait for a lock: it is looked for again and
+        again."""
+        if sys.platform == "win32":
+            while not self._ended.acquire(timeout=SIGNAL_POLL_S):
+                pass
+        else:
+            self._ended.acquire()
+
+    def result(self) -> T:
+        """What it returned, or raises what it raised."""
+        assert self._task is not None
+        return self._task.result()
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The fastest event loop that there is here."""
+    try:
+        import uvloop
+    except ImportError:  # it is for Linux
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
