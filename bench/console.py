@@ -1,19 +1,22 @@
 """How fast the console's pages are, and what open consoles cost the broker's clients.
 
 ``python -m bench.console`` with PYTHONPATH=build/compiled or src: a broker with ``--queues`` queues; each
-page's first paint in Debian's Chromium, and the time of a whole answer; then, in turns with three consoles
-open (an overview, a queue and the list of queues, in a browser that follows them) and without, the rate of
-one sender and the times of single messages.
+page's first paint in Debian's Chromium, and the time of a whole answer; then, in turns without a console,
+with the streams of three alone (an overview, a queue and the list of queues) and with three in a browser of
+this machine, the rate of one sender, the broker's processor time for it, and the times of single messages.
 """
 
 from __future__ import annotations
 
 import argparse
+import socket
 import statistics
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +27,7 @@ from tools.peers.postroom import Postroom
 
 from bench import loadtool
 from bench.command import add_arguments, print_report, scratch
+from bench.processor import seconds_of
 
 FILLED, QUEUE, PINGED = "filled", "bench", "pinged"
 """What pages show; what many messages go through; where single ones are put."""
@@ -46,7 +50,7 @@ PAINTED: Final = "() => performance.getEntriesByName('first-contentful-paint').l
 PAINT_MS: Final = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
 TIMES: Final = 7
 BODY_BYTES: Final = 1024
-PINGS: Final = 2000
+PINGS: Final = 10_000
 
 
 @contextmanager
@@ -82,40 +86,78 @@ def pages(browser: Browser, url: str) -> dict[str, float]:
 
 
 @contextmanager
-def open_consoles(browser: Browser, url: str) -> Iterator[None]:
-    """Three pages that follow the broker."""
+def nobody(_browser: Browser, _url: str) -> Iterator[None]:
+    """No console."""
+    yield
+
+
+@contextmanager
+def followers(_browser: Browser, url: str) -> Iterator[None]:
+    """What three consoles have the broker do, and nothing else: their streams are read, and nothing drawn."""
+    streams = [urllib.request.urlopen(f"{url}{path}?live=1") for path in CONSOLES]
+    threads = [threading.Thread(target=_read_on, args=(stream,)) for stream in streams]
+    for thread in threads:
+        thread.start()
+    yield
+    for stream in streams:
+        stream.fp.raw._sock.shutdown(socket.SHUT_RDWR)
+    for thread in threads:
+        thread.join()
+
+
+def _read_on(stream: HTTPResponse) -> None:
+    while stream.readline():
+        pass
+
+
+@contextmanager
+def consoles(browser: Browser, url: str) -> Iterator[None]:
+    """Three pages that follow the broker, in a browser, whose drawing takes its part of the machine."""
     context = browser.new_context()
     for path in CONSOLES:
-        context.new_page().goto(url + path)
+        page = context.new_page()
+        page.goto(url + path)
+        if page.locator("[data-chart]").count():
+            page.wait_for_selector("[data-samples]")
     yield
     context.close()
 
 
-def traffic(made: Postroom, messages: int) -> tuple[float, float]:
-    """Messages a second of one sender, and the 99th percentile of single ones (ms)."""
+WATCHED: Final = {"alone": nobody, "three_streams": followers, "three_consoles": consoles}
+
+
+def traffic(made: Postroom, messages: int) -> dict[str, float]:
+    """Messages a second of one sender, the broker's processor time for each, and the 99th percentile of
+    single ones."""
     common = {"body_bytes": BODY_BYTES, "window": 1000}
+    before_s = seconds_of(made)
     sent = loadtool.run(made, "send", QUEUE, messages=messages, **common)
+    cpu_s = seconds_of(made) - before_s
     loadtool.run(made, "receive", QUEUE, messages=messages, **common)
     pinged = loadtool.run(made, "ping", PINGED, messages=PINGS, **common)
-    return sent.rate, pinged.latency_us["p99"] / 1e3
+    return {
+        "enqueue_per_s": sent.rate,
+        "broker_us_per_message": cpu_s / messages * 1e6,
+        "p99_ms": pinged.latency_us["p99"] / 1e3,
+    }
 
 
 def in_turns(made: Postroom, browser: Browser, url: str, turns: int, messages: int) -> dict[str, float]:
-    """Without consoles and with them, one after the other."""
-    alone, watched = [], []
+    """Without anybody who looks, and with each kind of them, one after the other."""
+    found: dict[str, list[dict[str, float]]] = {who: [] for who in WATCHED}
     traffic(made, messages)
     for _ in range(turns):
-        alone.append(traffic(made, messages))
-        with open_consoles(browser, url):
-            watched.append(traffic(made, messages))
-    names = ("enqueue_per_s", "p99_ms")
-    found = {}
-    for at, name in enumerate(names):
-        found[f"{name}_alone"] = statistics.median(each[at] for each in alone)
-        found[f"{name}_three_consoles"] = statistics.median(each[at] for each in watched)
-        ratios = [after[at] / before[at] for before, after in zip(alone, watched, strict=True)]
-        found[f"{name}_change_percent"] = (statistics.median(ratios) - 1) * 100
-    return found
+        for who, watches in WATCHED.items():
+            with watches(browser, url):
+                found[who].append(traffic(made, messages))
+    alone = found.pop("alone")
+    report = {f"{name}_alone": statistics.median(each[name] for each in alone) for name in alone[0]}
+    for who, measured in found.items():
+        for name in alone[0]:
+            ratios = [after[name] / before[name] for before, after in zip(alone, measured, strict=True)]
+            report[f"{name}_{who}"] = statistics.median(each[name] for each in measured)
+            report[f"{name}_{who}_change_percent"] = (statistics.median(ratios) - 1) * 100
+    return report
 
 
 def main() -> None:

@@ -276,6 +276,12 @@ class QueueManager(ResourceManager):
         send.send(core, producer, queue, Message(head, body), sink, token, transaction)
         turn.finish(self.core)
 
+    def publish(self, producer: Producer, topic: Topic, head: MessageHead, body: bytes, now_us: i64) -> int:
+        """Publish a message, ``body`` as of `put`, which is refused where it would have to wait for room.
+        Returns to how many subscriptions it went; raises as `send.publish`."""
+        with Command(self.core, now_us):
+            return send.publish(self.core, producer, topic, Message(head, body))
+
     def refused(
         self, producer: Producer, address: str, size_bytes: i64, condition: str, description: str, now_us: i64
     ) -> None:

@@ -1,5 +1,6 @@
 """Publish and subscribe: who gets what, what is written, and the rules of JMS about subscriptions."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from postroom.amqp.message.sections import Data, Message
 from postroom.ledger.format.records import SET_BASE
 from postroom.manager.destinations.routing import slows_down
 from postroom.manager.kernel.errors import (
+    DestinationPaused,
+    LimitExceeded,
     NameNotAllowed,
     NotAllowed,
     QueueDeleted,
@@ -17,6 +20,7 @@ from postroom.manager.kernel.errors import (
     SubscriptionInUse,
 )
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
+from postroom.manager.producing.blocked_sends import blocked_sends_of
 from postroom.model.codes import Outcome
 from tests.manager.store_face import StoreFace
 from tests.manager.topic_world import TopicWorld
@@ -49,6 +53,32 @@ def test_a_single_subscription_needs_no_set(world: TopicWorld) -> None:
     assert world.turn() == [b"body"]
     assert world.sets() == []
     assert world.arrivals[0]["routing_set"] == consumer.queue.id
+
+
+def test_without_a_link_what_would_wait_for_room_is_refused(world: TopicWorld) -> None:
+    """Settings of the topic hold as for a send: its priority, its time to live, its window of duplicates."""
+    topic = world.manager.topic(world.topic(priority_override=7, duplicate_window=10).name)
+    consumer = world.subscriber(credit=0)
+    world.manager.update_queue(replace(consumer.queue.definition, max_messages=1), world.now_us)
+
+    def publish(number: int, body: bytes = b"body") -> int:
+        head = a_head(message_id=str(number))
+        return world.manager.publish(world._producer, topic, head, body, world.now_us)
+
+    assert publish(1) == 1
+    assert publish(1) == 0
+    with pytest.raises(LimitExceeded, match="no room"):
+        publish(2)
+    assert (topic.statistics.received, blocked_sends_of(world.manager.core).bytes) == (1, 0)
+    world.manager.set_credit(consumer, 10, False, world.now_us)
+    assert world.turn() == [b"body"]
+    assert [delivery.entry.priority for delivery in world.delivered] == [7]
+    world.accept(consumer, world.held(consumer)[0])
+    world.turn()
+    assert publish(2) == 1
+    world.manager.pause(topic, "production", world.now_us)
+    with pytest.raises(DestinationPaused, match="production is paused"):
+        publish(3)
 
 
 @pytest.mark.parametrize("chunked", [False, True])

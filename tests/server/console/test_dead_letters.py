@@ -39,6 +39,9 @@ def current(root: Manager, name: str) -> int:
 
 def test_reasons_are_grouped_and_a_group_goes_back(page: Page, dead: str, queue: str) -> None:
     page.goto("/dead-letters")
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name=dead))
+    current, pending, _, users, default_of = row.get_by_role("cell").all_inner_texts()
+    assert (current, pending, users, default_of) == (str(LETTERS + 1), "0", "1", "")
     page.get_by_role("link", name=dead).click()
     expect(page.get_by_role("heading", level=1)).to_have_text(dead)
     group = page.get_by_role("row").filter(has_text="Replay these").filter(has_text=queue)

@@ -17,17 +17,12 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import (
     DestinationPaused,
     LimitExceeded,
-    ManagerError,
-    MessageTooLarge,
-    NotAllowed,
 )
 from postroom.manager.kernel.transitions import step
 from postroom.manager.message_store.pending_requests import StoreRequest
 from postroom.manager.producing.put import (
-    NO_ROOM,
-    NOT_ALLOWED,
-    TOO_LARGE,
     Message,
+    error_of,
     lacking,
     no_room_text,
     store,
@@ -40,13 +35,6 @@ from postroom.model.message import MessageHead
 
 MAX_IMPORTED: Final = 1000
 """Messages in one request."""
-
-_REFUSALS: Final[dict[str, type[ManagerError]]] = {
-    TOO_LARGE: MessageTooLarge,
-    NOT_ALLOWED: NotAllowed,
-    NO_ROOM: LimitExceeded,
-}
-"""By the condition that a send would be refused with."""
 
 
 @final
@@ -130,7 +118,7 @@ class ImportMessages(StoreRequest):
         queue = self.queue
         refused = unfit(core, queue, size, head.durable)
         if refused is not None:
-            raise _REFUSALS[refused[0]](refused[1])
+            raise error_of((refused[0], refused[1]))
         pool = lacking(core, queue, size)
         if pool is not None:
             raise LimitExceeded(no_room_text(pool, size))

@@ -11,11 +11,8 @@ from postroom.manager.kernel.effects import Asker
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.entry_creation import begin_held
 from postroom.manager.kernel.errors import (
-    DestinationPaused,
     DuplicateMessage,
     LimitExceeded,
-    MessageTooLarge,
-    ReportOptionsInvalid,
 )
 from postroom.manager.kernel.memory import admit
 from postroom.manager.message_store import entry_verbs as store
@@ -30,10 +27,9 @@ from postroom.manager.message_store.verbs import (
     no_match,
 )
 from postroom.manager.producing.put import (
-    CLOSED,
-    TOO_LARGE,
     Message,
     due_of,
+    error_of,
     lacking,
     new_entry,
     no_room_text,
@@ -108,16 +104,10 @@ class Put(StoreVerb):
     def _check_room(self, core: Core) -> None:
         size: i64 = len(self.body)
         refused = refusal(core, self.queue, size, self.head.durable)
+        if refused is None and self.head.report != 0:
+            refused = check_options(core, self.queue, self.head, self.body)
         if refused is not None:
-            if refused[0] == TOO_LARGE:
-                raise MessageTooLarge(refused[1])
-            if refused[0] == CLOSED:
-                raise DestinationPaused(refused[1])
-            raise LimitExceeded(refused[1])
-        if self.head.report != 0:
-            senseless = check_options(core, self.queue, self.head, self.body)
-            if senseless is not None:
-                raise ReportOptionsInvalid(senseless[1])
+            raise error_of(refused)
         pool = lacking(core, self.queue, size)
         if pool is not None:
             raise LimitExceeded("Except_Q_Full: " + no_room_text(pool, size))

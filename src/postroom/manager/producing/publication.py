@@ -63,6 +63,12 @@ def publish(
     return None
 
 
+def count_takers(core: Core, producer: Producer, topic: Topic, message: Message) -> int:
+    """How many subscriptions want the message."""
+    route = routing.route_of(core, topic)
+    return len(_takers(route, route.queues, producer, message))
+
+
 def _takers(
     route: Route, queues: list[Subscription], producer: Producer, message: Message
 ) -> list[Subscription]:

@@ -6,6 +6,7 @@ from typing import Final, final
 from isal.isal_zlib import crc32
 from mypy_extensions import i64, mypyc_attr
 
+from postroom.amqp.errors import INVALID_FIELD
 from postroom.ledger.format.entry_records import Arrival
 from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.consumer import Producer
@@ -13,6 +14,14 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.kernel.entry_creation import FIRST_SLOT, begin_held, first_state
+from postroom.manager.kernel.errors import (
+    DestinationPaused,
+    LimitExceeded,
+    ManagerError,
+    MessageTooLarge,
+    NotAllowed,
+    ReportOptionsInvalid,
+)
 from postroom.manager.kernel.memory import admit, must_pack
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.transaction import Transaction, make_room
@@ -32,6 +41,14 @@ TOO_LARGE: Final = "amqp:link:message-size-exceeded"
 NO_ROOM: Final = "amqp:resource-limit-exceeded"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 CLOSED: Final = "amqp:illegal-state"
+_ERRORS: Final[dict[str, type[ManagerError]]] = {
+    TOO_LARGE: MessageTooLarge,
+    NO_ROOM: LimitExceeded,
+    NOT_ALLOWED: NotAllowed,
+    CLOSED: DestinationPaused,
+    INVALID_FIELD: ReportOptionsInvalid,
+}
+"""By the condition that a send would be refused with."""
 
 
 @final
@@ -73,6 +90,11 @@ _STORAGE_NOT_AVAILABLE: Final = int(Reason.STORAGE_NOT_AVAILABLE)
 
 PutHolder = Transaction | ConfirmIdHolder
 """Who can have put something that has to be confirmed."""
+
+
+def error_of(refused: tuple[str, str]) -> ManagerError:
+    """Why a message can't be taken, (condition, description), as an exception."""
+    return _ERRORS[refused[0]](refused[1])
 
 
 def refusal(core: Core, queue: Destination, size: i64, durable: bool) -> tuple[str, str] | None:

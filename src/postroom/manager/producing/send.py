@@ -18,6 +18,7 @@ from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Rejected, Sink
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.kernel.errors import ManagerError, QueueDeleted
+from postroom.manager.kernel.overrides import Overrides
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.transaction import Transaction, check_open, fail
 from postroom.manager.producing import blocked_sends, publication
@@ -30,6 +31,7 @@ from postroom.manager.producing.blocked_sends import (
 from postroom.manager.producing.put import (
     NO_ROOM,
     Message,
+    error_of,
     lacking,
     no_room_text,
     put_in_transaction,
@@ -63,10 +65,7 @@ def send(
     if queue.deleted:
         raise QueueDeleted(queue.deleted_text())
     if queue.overrides is not None:
-        overrides.apply(core.now_us, queue.overrides, message.head)
-        if message.body is not None and queue.overrides.bears:
-            body = overrides.with_delivery_time(core.now_us, message.head, message.body)
-            message = Message(message.head, body)
+        message = _overridden(core, queue.overrides, message)
     if queue.duplicates is not None and _dropped(core, queue, message.head, sink, token, transaction):
         return DROPPED
     refused = _unfit(core, queue, message)
@@ -89,6 +88,37 @@ def send(
     if _is_awaited(queue):
         dispatch.dispatch(core, as_queue(queue))
     return TAKEN
+
+
+def publish(core: Core, producer: Producer, topic: Topic, message: Message) -> int:
+    """Publish without a link that could wait for room; returns to how many subscriptions it went.
+
+    0 for one that the topic knows to be sent before. Raises MessageTooLarge, DestinationPaused, NotAllowed,
+    LimitExceeded, ReportOptionsInvalid.
+    """
+    if topic.overrides is not None:
+        message = _overridden(core, topic.overrides, message)
+    if topic.duplicates is not None and duplicates.drops(core, topic, message.head, None):
+        return 0
+    refused = _unfit(core, topic, message)
+    if refused is None:
+        pool = _lacking(core, producer, topic, message)
+        if pool is not None:
+            refused = NO_ROOM, no_room_text(pool, message.size)
+    takers = publication.count_takers(core, producer, topic, message)
+    if refused is None:
+        refused = publication.publish(core, producer, topic, message, None)
+    if refused is not None:
+        raise error_of(refused)
+    return takers
+
+
+def _overridden(core: Core, wanted: Overrides, message: Message) -> Message:
+    """The message as its destination has it."""
+    overrides.apply(core.now_us, wanted, message.head)
+    if message.body is None or not wanted.bears:
+        return message
+    return Message(message.head, overrides.with_delivery_time(core.now_us, message.head, message.body))
 
 
 def _is_awaited(queue: Destination) -> bool:

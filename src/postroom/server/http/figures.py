@@ -3,11 +3,12 @@ second for all of them, from counters that the broker keeps anyway."""
 
 import heapq
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
 from postroom.manager.queues.queue import Queue, Subscription
-from postroom.model.entity_types import BROKER_TYPE, QUEUE_TYPE
+from postroom.model.entity_types import BROKER_TYPE, QUEUE_TYPE, SUBSCRIPTION_TYPE
 from postroom.model.rights import Rights
 from postroom.server.clock import wall_us
 from postroom.server.connection.broker import Broker
@@ -70,13 +71,32 @@ class Figures:
     def listed(self, requester: Requester) -> list[Attributes]:
         """Every queue that the requester may see, with what lists of queues show. The broker's own thread has
         no part in it, however many they are."""
-        rights = self._broker.access.rights_of(requester)
-        sees_all = may_see(rights, QUEUE_TYPE, "")
+        return [_row(queue) for queue in self._visible(requester) if not isinstance(queue, Subscription)]
+
+    def dead_letter_queues(self, requester: Requester) -> list[Attributes]:
+        """The same of those that others name for dead letters or for what expires: `users`, how many queues
+        and subscriptions that the requester may see do; `is_default`, whether the queue manager does."""
+        visible = self._visible(requester)
+        default = self._broker.manager.core.options.dead_letter_queue
+        users: Counter[str] = Counter()
+        for queue in visible:
+            users.update({queue.definition.dead_letter_queue, queue.definition.expiry_queue})
         return [
-            _row(queue)
-            for queue in list(self._broker.manager.queues.copy().values())
-            if not isinstance(queue, Subscription) and (sees_all or may_see(rights, QUEUE_TYPE, queue.name))
+            {**_row(queue), "users": users[queue.name], "is_default": queue.name == default}
+            for queue in visible
+            if not isinstance(queue, Subscription) and (queue.name in users or queue.name == default)
         ]
+
+    def _visible(self, requester: Requester) -> list[Queue]:
+        """Queues and subscriptions that the requester may see."""
+        rights = self._broker.access.rights_of(requester)
+        sees_all = {kind: may_see(rights, kind, "") for kind in (QUEUE_TYPE, SUBSCRIPTION_TYPE)}
+
+        def is_visible(queue: Queue) -> bool:
+            kind = SUBSCRIPTION_TYPE if isinstance(queue, Subscription) else QUEUE_TYPE
+            return sees_all[kind] or may_see(rights, kind, queue.name)
+
+        return [queue for queue in self._broker.manager.queues.copy().values() if is_visible(queue)]
 
     def _shown_broker(self, scan: _Scan) -> dict[str, Any]:
         broker = self._broker

@@ -3,7 +3,8 @@
 from typing import Final, TypeVar
 from uuid import UUID
 
-from postroom.amqp.errors import UNAUTHORIZED_ACCESS
+from postroom.amqp.errors import UNAUTHORIZED_ACCESS, AmqpError
+from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.rewrite import reply_to_of
 from postroom.manager.message_store.filter import ANY_PRIORITY, StoreFilter
 from postroom.model.codes import IdType
@@ -12,7 +13,7 @@ from postroom.model.message import MessageHead
 from postroom.model.rights import Right
 from postroom.server.access.access import Requester, access_of, missing
 from postroom.server.kernel.broker_state import BrokerState
-from postroom.server.management.request import BAD_REQUEST, FORBIDDEN, Request, RequestError
+from postroom.server.management.request import BAD_REQUEST, FORBIDDEN, LIMIT, Request, RequestError
 
 T = TypeVar("T")
 
@@ -117,6 +118,20 @@ def check_reply_to(
         reply_to = reply_to_of(message[head.bare_offset if start is None else start :])
         if reply_to and not access_of(broker).may(sender, Right.PUT, reply_to):
             raise RequestError(FORBIDDEN, missing(sender.user, Right.PUT, reply_to), UNAUTHORIZED_ACCESS)
+
+
+def new_message(broker: BrokerState, arguments: Arguments) -> tuple[MessageHead, bytes]:
+    """The argument `message`: its head, and its sections without header and delivery annotations. Raises
+    `RequestError` for one that can't be taken now, or at all."""
+    message = arguments.value("message", bytes, b"")
+    if broker.space_low:
+        raise RequestError(LIMIT, "the broker's disk is nearly full: put it later")
+    try:
+        head = scan_head(message)
+    except AmqpError as error:
+        raise RequestError(BAD_REQUEST, f"message: {error.description}") from None
+    check_reply_to(broker, arguments, head, message)
+    return head, message[head.bare_offset :]
 
 
 def _is_number(value: object) -> bool:

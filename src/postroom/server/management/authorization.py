@@ -289,7 +289,7 @@ _PRINCIPAL: Final = {
 
 RULES: Final[dict[str, dict[str, Rule]]] = {
     QUEUE_TYPE: {"CREATE": _defining(Right.CREATE), **_DESTINATION, **_HOLDS_MESSAGES},
-    TOPIC_TYPE: {"CREATE": _defining(Right.CREATE), **_DESTINATION},
+    TOPIC_TYPE: {"CREATE": _defining(Right.CREATE), "PUBLISH": _on_name(Right.PUT), **_DESTINATION},
     SUBSCRIPTION_TYPE: {"CREATE": _defining(Right.CREATE), **_DESTINATION, **_HOLDS_MESSAGES},
     REMOTE_QUEUE_TYPE: {
         "CREATE": _leading_elsewhere(Right.CREATE),

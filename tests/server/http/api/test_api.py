@@ -37,6 +37,38 @@ def api(served: Served) -> Api:
     return Api(served.url)
 
 
+def test_what_is_published_goes_to_whom_it_is_for(served: Served, api: Api) -> None:
+    """As a client's: selectors, the ledger, and a client that nobody here wrote gets it; what can't be taken
+    is refused with the reason of a send."""
+    api.done("POST", "/topics", {"name": "news", "max_message_bytes": 100})
+    for client, selector in (("a", ""), ("b", "n > 1"), ("c", "n > 2")):
+        body = {"topic": "news", "client": client, "subscription": "s", "selector": selector}
+        api.done("POST", "/subscriptions", {"name": f"news::{client}/s", **body})
+    message = {"body": "hello", "properties": {"n": 2}, "message_id": "m1"}
+    assert api.done("POST", "/topics/news/messages", message) == {"subscriptions": 2}
+    with closing(BlockingConnection(served.broker.url, timeout=15)) as connection:
+        got = connection.create_receiver("news::b/s").receive(15)
+        assert (got.body, got.id, got.properties, got.durable) == ("hello", "m1", {"n": 2}, True)
+    found = {name: api.done("GET", f"/subscriptions/news::{name}%2Fs")["messages_current"] for name in "ac"}
+    assert found == {"a": 1, "c": 0}
+    topic = api.done("GET", "/topics/news")
+    assert (topic["messages_received"], topic["messages_unrouted"]) == (1, 0)
+    for given, status, condition in (
+        ({"body": "x" * 200}, 429, "amqp:link:message-size-exceeded"),
+        ({"amqp": "AAAA"}, 400, "amqp:invalid-field"),
+    ):
+        problem = api.problem("POST", "/topics/news/messages", given)
+        assert problem["status"] == status
+        assert problem["condition"] == condition
+    api.done("POST", "/topics/news/pause", {"switch": "production"})
+    assert api.problem("POST", "/topics/news/messages", message)["condition"] == "amqp:illegal-state"
+    assert api.problem("POST", "/topics/nobody/messages", message)["status"] == 404
+    api.done("POST", "/topics", {"name": "unwanted"})
+    assert api.done("POST", "/topics/unwanted/messages", message) == {"subscriptions": 0}
+    assert api.done("GET", "/topics/unwanted")["messages_unrouted"] == 1
+    assert [api.done("DELETE", f"/topics/{name}")["subscriptions"] for name in ("news", "unwanted")] == [3, 0]
+
+
 def test_a_queue_from_its_making_to_its_end(api: Api) -> None:
     made = api.done("POST", "/queues", {"name": "a/b c", "max_messages": 5, "quota_policy": "preemptive"})
     assert (made["name"], made["max_messages"], made["quota_policy"]) == ("a/b c", 5, "preemptive")

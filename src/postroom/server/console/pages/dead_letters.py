@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from postroom.manager.headers.dead_letter_header import DEAD_LETTER, header_of
 from postroom.manager.undeliverable.dead_letters import DESCRIPTION_KEY, ORIGIN_KEY, REASON_KEY
-from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, MESSAGE_TYPE, QUEUE_TYPE, SUBSCRIPTION_TYPE
+from postroom.model.entity_types import MESSAGE_TYPE, QUEUE_TYPE
 from postroom.model.mq import reason_name
 from postroom.model.names import full_address
 from postroom.server.console.actions import Action, Confirmation, Field, Outcome
@@ -84,26 +84,6 @@ def groups_of(letters: list[Letter]) -> list[Group]:
     ]
 
 
-async def dead_letter_queues(visit: Visit) -> list[Attributes]:
-    """The queues that any setting names for dead letters or for what expires."""
-    broker = await visit.manage("READ", BROKER_TYPE, BROKER_NAME)
-    queues = await visit.rows(QUEUE_TYPE)
-    users: Counter[str] = Counter()
-    for row in [*queues, *await visit.rows(SUBSCRIPTION_TYPE)]:
-        users.update({row["dead_letter_queue"], row["expiry_queue"]} - {""})
-    names = {broker["dead_letter_queue"], *users} - {""}
-    return [
-        {
-            **row,
-            "bytes_held": row["bytes_current"] + row["bytes_pending"],
-            "used_by": "the queue manager" if row["name"] == broker["dead_letter_queue"] else "",
-            "users": users[row["name"]],
-        }
-        for row in queues
-        if row["name"] in names
-    ]
-
-
 class DeadLetterQueues(ListPage):
     """Queues with dead letters."""
 
@@ -123,7 +103,14 @@ class DeadLetterQueues(ListPage):
     )
 
     async def rows(self, visit: Visit) -> list[Attributes]:
-        return await dead_letter_queues(visit)
+        return [
+            {
+                **row,
+                "bytes_held": row["bytes_current"] + row["bytes_pending"],
+                "used_by": "the queue manager" if row["is_default"] else "",
+            }
+            for row in visit.console.shared.figures.dead_letter_queues(visit.requester)
+        ]
 
 
 class ReplayLetters(Action):

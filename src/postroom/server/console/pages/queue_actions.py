@@ -161,6 +161,20 @@ class MoveMessages(_OfSome):
         return Outcome(text, self.place(name))
 
 
+MESSAGE_FIELDS: Final = (
+    Field("body", "Body", "textarea"),
+    Field("kind", "The body is", "select", "text", options=("text", "JSON")),
+    Field("message_id", "Message id", hint="without one the message has none"),
+    Field("correlation_id", "Correlation id"),
+    Field("properties", "Properties", "textarea", hint='JSON, for example {"color": "red"}'),
+    Field("priority", "Priority", "number", "4", "0 to 9"),
+    Field("ttl_ms", "Time to live", "number", "0", "milliseconds; 0: for ever"),
+    Field("delivery_delay_ms", "Delivery delay", "number", "0", "milliseconds"),
+    Field("durable", "Durable", "checkbox", "true"),
+)
+"""Of a new message's form."""
+
+
 class PutMessage(Action):
     """One message, as a client would send it."""
 
@@ -169,21 +183,7 @@ class PutMessage(Action):
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         await visit.manage("READ", QUEUE_TYPE, name)
-        return Confirmation(
-            f"Put a message on {name}",
-            (),
-            (
-                Field("body", "Body", "textarea"),
-                Field("kind", "The body is", "select", "text", options=("text", "JSON")),
-                Field("message_id", "Message id", hint="without one the message has none"),
-                Field("correlation_id", "Correlation id"),
-                Field("properties", "Properties", "textarea", hint='JSON, for example {"color": "red"}'),
-                Field("priority", "Priority", "number", "4", "0 to 9"),
-                Field("ttl_ms", "Time to live", "number", "0", "milliseconds; 0: for ever"),
-                Field("delivery_delay_ms", "Delivery delay", "number", "0", "milliseconds"),
-                Field("durable", "Durable", "checkbox", "true"),
-            ),
-        )
+        return Confirmation(f"Put a message on {name}", (), MESSAGE_FIELDS)
 
     async def carry_out(self, visit: Visit, name: str, form: Mapping[str, str]) -> Outcome:
         await visit.manage("PUT-MESSAGE", MESSAGE_TYPE, name, {"message": encoded(message_of(form))})

@@ -16,6 +16,7 @@ from postroom.server.console.pages import queue_actions as actions
 from postroom.server.console.pages.queue import OneQueue, offered, shown_setting
 from postroom.server.console.pages.queue_actions import messages
 from postroom.server.console.visit import Visit
+from postroom.server.http.api.messages import encoded
 from postroom.server.management.request import Attributes
 
 SEPARATOR = "::"
@@ -41,6 +42,29 @@ class CreateTopic(Action):
     async def carry_out(self, visit: Visit, name: str, form: Mapping[str, str]) -> Outcome:
         await visit.manage("CREATE", TOPIC_TYPE, form.get("name", ""))
         return Outcome(f"Created: topic {form['name']}.", path_of("topics", form["name"]))
+
+
+class PublishMessage(Action):
+    """One message, as a client would send it."""
+
+    name: ClassVar = "publish"
+    label: ClassVar = "Publish a message"
+
+    async def confirmation(self, visit: Visit, name: str) -> Confirmation:
+        topic = await visit.manage("READ", TOPIC_TYPE, name)
+        number = topic["subscriptions"]
+        effects = (
+            f"{count(number)} subscription{'' if number == 1 else 's'} to {name} now: each whose selector "
+            "matches gets the message.",
+        )
+        return Confirmation(f"Publish a message to {name}", effects, actions.MESSAGE_FIELDS)
+
+    async def carry_out(self, visit: Visit, name: str, form: Mapping[str, str]) -> Outcome:
+        message = encoded(actions.message_of(form))
+        done = await visit.manage("PUBLISH", TOPIC_TYPE, name, {"message": message})
+        number = int(done["subscriptions"])
+        text = f"Published: 1 message, to {count(number)} subscription{'' if number == 1 else 's'}."
+        return Outcome(text, path_of("topics", name))
 
 
 class DeleteTopic(Action):
@@ -149,6 +173,7 @@ class OneTopic(Page):
     path: ClassVar = "/topics/{name:path}"
     section: ClassVar = "/topics"
     actions: ClassVar[tuple[Action, ...]] = (
+        PublishMessage(),
         actions.Pause(TOPIC_TYPE),
         actions.Resume(TOPIC_TYPE),
         DeleteTopic(),

@@ -273,6 +273,12 @@ class Purged(Struct):
     purged: int
 
 
+class Published(Struct):
+    """To how many subscriptions a message has gone."""
+
+    subscriptions: int
+
+
 class TopicDeleted(Struct):
     """How many subscriptions have gone with it."""
 

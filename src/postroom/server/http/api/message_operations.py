@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from postroom.model.entity_types import LEDGER_TYPE, MESSAGE_TYPE
+from postroom.model.entity_types import LEDGER_TYPE, MESSAGE_TYPE, TOPIC_TYPE
 from postroom.server.http.api import arguments
 from postroom.server.http.api import message_arguments as types
+from postroom.server.http.api.answers import Published
 from postroom.server.http.api.lists import paged
 from postroom.server.http.api.messages import NewMessage, StoredMessage, encoded, id_value, shown, typed_id
 from postroom.server.http.api.operation import Call, CarryOut, attributes, given
@@ -153,6 +154,12 @@ async def put(call: Call) -> Any:
     message: NewMessage = call.arguments
     body = await call.manage("PUT-MESSAGE", MESSAGE_TYPE, body={"message": encoded(message)})
     return attributes(body, Put)
+
+
+async def publish(call: Call) -> Any:
+    """Publish a message."""
+    body = await call.manage("PUBLISH", TOPIC_TYPE, body={"message": encoded(call.arguments)})
+    return attributes(body, Published)
 
 
 async def import_messages(call: Call) -> Any:

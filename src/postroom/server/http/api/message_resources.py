@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from postroom.model.entity_types import LEDGER_TYPE, MESSAGE_TYPE
+from postroom.model.entity_types import LEDGER_TYPE, MESSAGE_TYPE, TOPIC_TYPE
 from postroom.server.http.api import answers, arguments
 from postroom.server.http.api import message_arguments as types
 from postroom.server.http.api.message_operations import (
@@ -21,6 +21,7 @@ from postroom.server.http.api.message_operations import (
     of_store,
     on_messages,
     open_cursor,
+    publish,
     put,
     read,
     read_cursor,
@@ -173,7 +174,7 @@ def operations() -> list[Operation]:
         _OfDestination("queues", "queue"),
         _OfDestination("subscriptions", "subscription"),
     )
-    found = [_PUT]
+    found = [_PUT, _PUBLISH]
     for each in (of_queues, of_subscriptions):
         found += [*each.messages(), *each.verbs(), *each.cursors()]
     return [*found, *_store(), *_HISTORY]
@@ -207,6 +208,18 @@ _PUT: Final = Operation(
     status=201,
     arguments=NewMessage,
     reaches=_reaching("PUT-MESSAGE"),
+)
+_PUBLISH: Final = Operation(
+    "publish_message",
+    "POST",
+    "/topics/{name}/messages",
+    TAG,
+    "Publish a message to a topic.",
+    publish,
+    answer=answers.Published,
+    status=201,
+    arguments=NewMessage,
+    reaches=((TOPIC_TYPE, "PUBLISH"),),
 )
 _HISTORY: Final = (
     Operation(

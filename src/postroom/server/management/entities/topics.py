@@ -13,6 +13,7 @@ from postroom.manager.queues.queue import Subscription
 from postroom.model.entity_types import SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.model.selector import SelectorInvalid, parse
+from postroom.server.management.arguments import Arguments, new_message
 from postroom.server.management.entities.destinations import SETTABLE, Destinations, MessageHolders
 from postroom.server.management.entity_type import Columns, Operation, same_named
 from postroom.server.management.request import (
@@ -60,7 +61,7 @@ class Topics(Destinations[Topic]):
         }
 
     def make_operations(self) -> Mapping[str, Operation]:
-        return {"CREATE": self._create, **super().make_operations()}
+        return {"CREATE": self._create, "PUBLISH": self._publish, **super().make_operations()}
 
     def attribute_names(self) -> list[str]:
         return [*self.columns, *SWITCH_ATTRIBUTES, *_COUNTERS, *_SUMS]
@@ -80,6 +81,17 @@ class Topics(Destinations[Topic]):
     def _create(self, request: Request, now_us: int) -> Response:
         name = request.required_name()
         return self.created(name, KIND_TOPIC, self.manager.topics, request, now_us)
+
+    def _publish(self, request: Request, now_us: int) -> Response:
+        """The message of the body's `message`, as a client would send it; refused where there is no room."""
+        topic = self.find(request)
+        head, sections = new_message(self.broker, Arguments(request, now_us))
+        producer = self.manager.open_producer("management", self.broker.config.container_id, request.user)
+        try:
+            takers = self.manager.publish(producer, topic, head, sections, now_us)
+        finally:
+            self.manager.close_producer(producer, now_us)
+        return Response(OK, "published", {"subscriptions": takers})
 
     def delete(self, request: Request, now_us: int) -> Response:
         topic = self.find(request)

@@ -9,8 +9,6 @@ from typing import Final
 from uuid import UUID
 
 from postroom.amqp.encoding.types import ULong
-from postroom.amqp.errors import AmqpError
-from postroom.amqp.message.message_head import scan_head
 from postroom.manager.message_store.browsing import Browse, BrowseAndLock, Listen, Unlock
 from postroom.manager.message_store.put_verbs import ConfirmPut, Put
 from postroom.manager.message_store.verbs import (
@@ -28,13 +26,10 @@ from postroom.model.codes import IdType
 from postroom.model.ids import unpack_unique_id
 from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.links.delivery_headers import changed_sections, header_of
-from postroom.server.management.arguments import US_A_MS, Arguments, check_reply_to
+from postroom.server.management.arguments import US_A_MS, Arguments, new_message
 from postroom.server.management.operations.tickets import Make, Ticket, asking_operations
 from postroom.server.management.request import (
-    BAD_REQUEST,
-    LIMIT,
     Attributes,
-    RequestError,
 )
 
 MAX_LEASE_MS: Final = 1 << 50
@@ -74,18 +69,11 @@ class StoreOperations:
         return self._names.taker(name)
 
     def _put(self, queue: Queue, ticket: Ticket, arguments: Arguments) -> Put:
-        message = arguments.value("message", bytes, b"")
-        if self._broker.space_low:
-            raise RequestError(LIMIT, "the broker's disk is nearly full: put it later")
-        try:
-            head = scan_head(message)
-        except AmqpError as error:
-            raise RequestError(BAD_REQUEST, f"message: {error.description}") from None
-        check_reply_to(self._broker, arguments, head, message)
+        head, sections = new_message(self._broker, arguments)
         unique_id = arguments.unique_id()
         if unique_id:
             head.unique_id = unique_id
-        body = self._names.sent_to(self._leads(arguments.name), message[head.bare_offset :])
+        body = self._names.sent_to(self._leads(arguments.name), sections)
         confirm_id, resend = arguments.number("confirm_id"), arguments.value("resend", bool, False)
         return Put(queue, ticket, self._producer, head, body, confirm_id, resend)
 
