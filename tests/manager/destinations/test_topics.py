@@ -76,6 +76,9 @@ def test_without_a_link_what_would_wait_for_room_is_refused(world: TopicWorld) -
     world.accept(consumer, world.held(consumer)[0])
     world.turn()
     assert publish(2) == 1
+    world.turn()
+    world.accept(consumer, world.held(consumer)[0])
+    world.turn()
     world.manager.pause(topic, "production", world.now_us)
     with pytest.raises(DestinationPaused, match="production is paused"):
         publish(3)
