@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import subprocess
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from proton.utils import BlockingConnection
+from tools.peers.broker import free_port
 from tools.peers.nats import NatsCluster
 
 from postroom.client import Message
@@ -20,7 +23,8 @@ from postroom.server.configuration.passwords import hash_password
 from tests.client.fake_broker import asynchronous
 from tests.clients.broker import BrokerProcess
 from tests.clients.driver import jms_command, make_ready
-from tests.replication.members import members
+from tests.replication.members import member, members
+from tests.server.http_client import get
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(400)]  # NATS takes up to 10 s to elect a leader
 TIMEOUT_S = 60
@@ -88,6 +92,42 @@ def test_one_member_s_address_is_enough(tmp_path: Path, nats: NatsCluster, strea
             assert (await redirected(first)).info == where | {"port": second.port}
 
         act()
+
+
+def problem_of(url: str) -> dict[str, Any]:
+    """What the API of a member says as soon as that follows, and knows who is active."""
+    end = time.monotonic() + TIMEOUT_S
+    while True:
+        with contextlib.suppress(OSError):
+            found: dict[str, Any] = get(url, "/api/v1/broker").json()
+            if found.get("active_member"):
+                return found
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_browser_is_led_to_the_active_member_s_console(
+    tmp_path: Path, nats: NatsCluster, stream: str
+) -> None:
+    urls = [f"http://127.0.0.1:{free_port()}" for _ in "ab"]
+    with ExitStack() as stack:
+        first, second = (
+            member(tmp_path, name, nats, stream, f'[http]\naddress = "{url.removeprefix("http://")}"\n')
+            for name, url in zip("ab", urls, strict=True)
+        )
+        for each in (first, second):
+            stack.callback(each.kill)
+        first.start()
+        second.launch()
+        problem = problem_of(urls[1])
+        assert (problem["status"], problem["active_member"], problem["active_url"]) == (503, "a", urls[0])
+        page = get(urls[1], "/queues", accept="text/html").body.decode()
+        assert f'a: <a href="{urls[0]}">' in page and "It is following" in page
+        first.kill()
+        second.wait_until_ready()
+        assert get(urls[1], "/queues", accept="text/html").status == 200
+        first.launch()
+        assert problem_of(urls[0])["active_url"] == urls[1]
 
 
 def test_nobody_signs_in_at_a_follower(tmp_path: Path, nats: NatsCluster, stream: str) -> None:

@@ -167,7 +167,9 @@ async def _serve_as_member(
 ) -> Exit:
     """The same for one member of several: first it follows, then it is the active one."""
     assert config.replication is not None
-    membership = Membership(config, [url for listener in listeners for url in listener.bound_urls()])
+    urls = [url for listener in listeners for url in listener.bound_urls()]
+    consoles = http.listener.http_urls() if http.listener is not None else []
+    membership = Membership(config, urls + consoles)
     ended = asyncio.Event()
     _end_at_signals(ended)
     door.report = membership.report

@@ -18,6 +18,7 @@ from postroom.model.entity_types import (
     QUEUE_TYPE,
     REMOTE_QUEUE_TYPE,
     ROLE_TYPE,
+    TOPIC_TYPE,
     USER_TYPE,
 )
 from postroom.model.message import MessageHead
@@ -256,6 +257,21 @@ def test_no_detour_by_the_message_stores_put(root: Manager, ann: BlockingConnect
     assert manager.status("IMPORT-MESSAGES", {"messages": [message]}, type=MESSAGE_TYPE, name="orders") == 403
     grant(root, "put", "secret")
     assert manager.status("PUT-MESSAGE", put, type=MESSAGE_TYPE, name="orders") == 200
+
+
+def test_publishing_by_request_needs_what_a_link_needs(
+    root: Manager, ann: BlockingConnection, guarded: BrokerThread
+) -> None:
+    assert root.status("CREATE", {}, type=TOPIC_TYPE, name="headlines") == 201
+    manager = Manager(ann)
+    plain = {"message": Message(body="a").encode()}
+    reporting = Message(body="b", reply_to="secret", properties={"JMS_IBM_Report_COA": 256}).encode()
+    assert manager.status("PUBLISH", plain, type=TOPIC_TYPE, name="headlines") == 403
+    grant(root, "put", "headlines")
+    assert manager.status("PUBLISH", plain, type=TOPIC_TYPE, name="headlines") == 200
+    assert manager.status("PUBLISH", {"message": reporting}, type=TOPIC_TYPE, name="headlines") == 403
+    published = guarded.call(lambda b: int(b.manager.topics["headlines"].statistics.received))
+    assert published == 1
 
 
 def test_a_branch_is_its_users_whatever_a_request_is_named(

@@ -18,6 +18,12 @@ from tests.server.http_client import get, serving
 
 GOOD = {"state": ACTIVE, "urls": ["amqp://x"], "space_low": False, "loop_s": 0.5}
 FOLLOWER = {"state": FOLLOWING, "behind_s": 0.1}
+MEMBER = FOLLOWER | {
+    "member": "b",
+    "behind": 1234,
+    "active_member": "<a>",
+    "active_urls": ["amqp://a.example", "javascript://a.example/%0aalert(1)", "https://a.example:8161"],
+}
 
 
 @pytest.mark.parametrize(
@@ -88,8 +94,10 @@ def test_a_process_that_does_not_serve_yet_answers_probes_and_refuses_all_else()
         http.stop()
 
 
-def test_probes_that_need_a_token_are_refused_before_there_are_any() -> None:
-    front = Front(lambda: dict(GOOD), is_open=False)
+def answered(
+    front: Front, path: str, headers: tuple[tuple[bytes, bytes], ...] = ()
+) -> tuple[int, dict[str, str], str]:
+    """Status, headers and body."""
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -98,5 +106,52 @@ def test_probes_that_need_a_token_are_refused_before_there_are_any() -> None:
     async def receive() -> Any:
         raise AssertionError("nothing is read")
 
-    asyncio.run(front({"type": "http", "path": LIVE_PATH}, receive, send))
-    assert sent[0]["status"] == 503 and json.loads(sent[1]["body"])["error"] == "not-active"
+    asyncio.run(front({"type": "http", "path": path, "headers": headers}, receive, send))
+    shown = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], shown, sent[1]["body"].decode()
+
+
+def test_probes_that_need_a_token_are_refused_before_there_are_any() -> None:
+    front = Front(lambda: dict(GOOD), is_open=False)
+    status, _, body = answered(front, LIVE_PATH)
+    assert status == 503 and json.loads(body)["error"] == "not-active"
+
+
+BROWSER = ((b"accept", b"text/html,*/*;q=0.8"),)
+
+
+@pytest.mark.parametrize("path", ["/", "/queues/q"])
+def test_a_follower_leads_browsers_to_the_active_member(path: str) -> None:
+    status, headers, body = answered(Front(lambda: dict(MEMBER), True, True), path, BROWSER)
+    assert (status, headers["content-type"]) == (503, "text/html; charset=utf-8")
+    assert "default-src 'none'" in headers["content-security-policy"] and headers["retry-after"]
+    assert '&lt;a&gt;: <a href="https://a.example:8161">' in body and "javascript:" not in body
+    assert "1,234 entries, 0.1 s" in body and "ready to take over" in body
+    behind = MEMBER | {"behind_s": 11.0}
+    assert "replication: it is 11 s behind" in answered(Front(lambda: behind, True, True), path, BROWSER)[2]
+
+
+@pytest.mark.parametrize("urls", [["amqp://a.example"], ["http://[", "amqps://a.example"], []])
+def test_without_a_console_of_the_active_member_there_is_no_link(urls: list[str]) -> None:
+    body = answered(Front(lambda: MEMBER | {"active_urls": urls}, True, True), "/", BROWSER)[2]
+    assert "isn't known" in body and "href" not in body
+    nobody = MEMBER | {"active_urls": urls, "active_member": ""}
+    assert "nobody, as far as was read" in answered(Front(lambda: nobody, True, True), "/", BROWSER)[2]
+
+
+def test_the_api_of_a_follower_answers_with_a_problem_that_names_the_active_member() -> None:
+    front = Front(lambda: dict(MEMBER), True, True)
+    status, headers, body = answered(front, "/api/v1/queues", BROWSER)
+    assert (status, headers["content-type"]) == (503, "application/problem+json")
+    problem = json.loads(body)
+    assert problem["type"] == "urn:postroom:problem:not-active" and problem["instance"] == "/api/v1/queues"
+    assert (problem["active_member"], problem["active_url"]) == ("<a>", "https://a.example:8161")
+    assert json.loads(answered(front, "/ledger")[2])["active_url"] == "https://a.example:8161"
+
+
+def test_a_follower_that_may_not_say_names_nobody() -> None:
+    front = Front(lambda: dict(MEMBER), False, False)
+    for path in ("/", "/api/v1/queues", "/ledger"):
+        for headers in ((), BROWSER):
+            body = answered(front, path, headers)[2]
+            assert "a.example" not in body and "1,234" not in body and "a&gt;" not in body

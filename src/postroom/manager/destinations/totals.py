@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def totals(core: "Core") -> dict[str, int]:
-    """All counters by the names that a queue's have."""
+    """All counters by the names that a queue's have. Also in another thread: about as of one moment then."""
     counted = Counted()
     counted.add_all(core.counters.removed)
     counted.beginning.since_us = core.counters.since_us
     slots: dict[str, list[int]] = {name: [0, 0] for name in SLOT_NAMES[CURRENT:]}
     consumers: i64 = 0
-    for queue in destinations_of(core).queues.values():
+    for queue in list(destinations_of(core).queues.values()):
         each = queue.statistics
         for name, (count, size) in each.slots().items():
             slots[name][0] += count

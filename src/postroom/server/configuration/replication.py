@@ -31,7 +31,7 @@ class ReplicationConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """This member's name; no two have the same."""
     urls: list[Url] = []
     """Where clients reach this member, such as `amqps://a.example:5671`, as `postroom member list` shows it;
-    empty: what its listeners listen on."""
+    an `https` or `http` one is its console, to which followers lead; empty: what it listens on."""
     redirect: bool = False
     """Whether it listens while it follows, too, and sends clients on to the active member
     (`amqp:connection:redirect`): Qpid JMS and the Python client go there, others (Proton, rhea) end with that

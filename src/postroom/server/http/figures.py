@@ -13,6 +13,7 @@ from postroom.model.rights import Rights
 from postroom.server.clock import wall_us
 from postroom.server.connection.broker import Broker
 from postroom.server.management.authorization import may_see
+from postroom.server.management.entities.brokers import Brokers
 from postroom.server.management.request import Attributes, Requester
 
 PERIOD_S: Final = 1.0
@@ -21,6 +22,8 @@ BIGGEST: Final = 10
 MAX_SCANNED_QUEUES: Final = 10_000
 """Of more, which are the biggest is found out anew every `RARE_S` only; sums go by the same."""
 RARE_S: Final = 10.0
+MAX_SHARE: Final = 1 / 200
+"""Of the time, at most, that sums over all queues take: with very many the broker is shown less often."""
 LISTED: Final = (
     "messages_current",
     "messages_pending",
@@ -50,6 +53,10 @@ class Figures:
 
     def __init__(self, broker: Broker) -> None:
         self._broker: Final = broker
+        self._brokers: Final = Brokers(broker)
+        self._broker_row: Attributes = {}
+        self._row_until_s = 0.0
+        """Of the monotonic clock: so long it is shown."""
         self._scan: _Scan | None = None
         self._rates: dict[str, float] = {}
         """Of all queues together, between the last two scans."""
@@ -86,6 +93,23 @@ class Figures:
             for queue in visible
             if not isinstance(queue, Subscription) and (queue.name in users or queue.name == default)
         ]
+
+    def broker_row(self, requester: Requester) -> Attributes | None:
+        """The broker as the management node shows it, one row for everybody who follows it, about a second
+        old at most; None: the requester may not see it."""
+        if not may_see(self._broker.access.rights_of(requester), BROKER_TYPE, ""):
+            return None
+        begun_s = time.monotonic()
+        if begun_s >= self._row_until_s:
+            self._broker_row = self._brokers.shown(self._broker)
+            ended_s = time.monotonic()
+            self._row_until_s = ended_s + max(PERIOD_S / 2, (ended_s - begun_s) / MAX_SHARE)
+        return self._broker_row
+
+    def names(self, requester: Requester, most: int) -> list[str]:
+        """Of the queues that the requester may see, in order; the first ``most``."""
+        visible = self._visible(requester)
+        return heapq.nsmallest(most, [each.name for each in visible if not isinstance(each, Subscription)])
 
     def _visible(self, requester: Requester) -> list[Queue]:
         """Queues and subscriptions that the requester may see."""

@@ -78,7 +78,9 @@ class Http:
         config, listener = self._http, self.listener
         if config is None or listener is None or self._front is not None:
             return
-        self._front = Front(report, config.serves_open_health)
+        replication = self._config.replication
+        names_active = config.serves_open_health or (replication is not None and replication.redirect)
+        self._front = Front(report, config.serves_open_health, names_active)
         self.listen()
         self._thread = threading.Thread(target=self._run, name="postroom-http", daemon=True)
         self._thread.start()

@@ -126,7 +126,7 @@ class ReplayLetters(Action):
             "to",
             "To queue",
             hint="without one each goes back to the queue that it came from",
-            options=await queue_names(visit),
+            options=queue_names(visit),
         )
         if serials:
             effects = [f"{messages(len(serials))} of {name} that you have chosen."]

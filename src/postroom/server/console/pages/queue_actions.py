@@ -30,10 +30,9 @@ def messages(number: int) -> str:
     return "1 message" if number == 1 else f"{count(number)} messages"
 
 
-async def queue_names(visit: Visit) -> list[str]:
+def queue_names(visit: Visit) -> list[str]:
     """Those that forms propose."""
-    rows, _ = await visit.console.shared.gateway.query(visit.requester, QUEUE_TYPE, 0, MAX_PROPOSED)
-    return sorted(row["name"] for row in rows)
+    return visit.console.shared.figures.names(visit.requester, MAX_PROPOSED)
 
 
 async def matching(visit: Visit, name: str, which: Attributes) -> int:
@@ -150,7 +149,7 @@ class MoveMessages(_OfSome):
             f"{messages(number)}{which} on {name} now. Those of them that nobody holds go to the end of the "
             "other queue, all or none."
         ]
-        names = [each for each in await queue_names(visit) if each != name]
+        names = [each for each in queue_names(visit) if each != name]
         target = Field("to", "To queue", options=names, required=True)
         return Confirmation(f"Move messages of {name}", effects, [target, *self.fields(visit)])
 

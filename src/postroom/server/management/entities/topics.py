@@ -86,7 +86,7 @@ class Topics(Destinations[Topic]):
         """The message of the body's `message`, as a client would send it; refused where there is no room."""
         topic = self.find(request)
         head, sections = new_message(self.broker, Arguments(request, now_us))
-        producer = self.manager.open_producer("management", self.broker.config.container_id, request.user)
+        producer = self.manager.open_producer("management", request.container, request.user)
         try:
             takers = self.manager.publish(producer, topic, head, sections, now_us)
         finally:
