@@ -102,6 +102,11 @@ class BrokerThread:
         assert self._service is not None
         return sum(connection.inbox_bytes for connection in self._service.sockets())
 
+    def idle_time_is_over(self) -> None:
+        """What the service does when its timer for an idle ledger runs out; on the broker's own thread."""
+        assert self._service is not None
+        self._service.on_idle()
+
     def turn(self, command: Callable[[Broker, int], object]) -> None:
         """Give the broker a command, as a turn of its own."""
 

@@ -205,3 +205,36 @@ def test_reading_stops_while_too_much_waits_for_the_disk() -> None:
         peer.socket.sendall(left)
         peer.pump(lambda: link.unsettled_count == 0)
     ledger.close()
+
+
+class Marked(MemoryLedger):
+    """Counts how often it was to say that its last block is durable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.marks = 0
+
+    def mark_idle(self) -> bool:
+        self.marks += 1
+        return False
+
+
+def test_readers_are_told_of_the_last_block_only_when_no_other_has_followed() -> None:
+    ledger = Marked()
+    with BrokerThread(make_config(("q",)), ledger) as broker:
+        broker.wait_until(lambda b: b.idle())
+
+        def marks_after(durable: int) -> int:
+            """When the time is over, and so many positions have become durable in it."""
+            assert broker.broker is not None
+            ledger.marks = 0
+            broker.broker.durable_through += durable
+            broker.idle_time_is_over()
+            return ledger.marks
+
+        def run(_: object) -> list[int]:
+            broker.idle_time_is_over()
+            return [marks_after(0), marks_after(1), marks_after(1), marks_after(0)]
+
+        assert broker.call(run) == [1, 0, 0, 1]
+    ledger.close()

@@ -13,6 +13,7 @@ from postroom.manager.consuming.settlement import exclude, let_go, take_up
 from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import Core, TurnPart
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded, NotAllowed
 from postroom.manager.kernel.group_transitions import decide, decision, groups_by, hand_over
@@ -204,9 +205,7 @@ def _groups_of_puts(core: Core, puts: list[Entry], kind: i64) -> list[Group]:
 def _make_available(core: Core, transaction: Transaction, position: i64) -> None:
     """Places follow the decision record: its position, and the rank in its groups."""
     ordinal: i64 = 0
-    for entry in sorted(
-        transaction.puts, key=lambda entry: (entry.causes != 0, entry.queue.id, entry.serial)
-    ):
+    for entry in _as_decided(transaction.puts):
         as_queue(entry.queue).held.discard(entry)
         decide(entry, n.EVENT_CONFIRM, entry.causes)
         if entry.causes != 0:
@@ -222,6 +221,20 @@ def _make_available(core: Core, transaction: Transaction, position: i64) -> None
             core.reports.note(entry, n.FEEDBACK_COA)
         core.agenda.woken.append(entry.queue)
         add_committed(core, as_queue(entry.queue), entry)
+
+
+def _as_decided(puts: list[Entry]) -> list[Entry]:
+    """In the order in which the groups of the decision name them: what waits comes last, then by queue and
+    serial."""
+    queue: Destination | None = None
+    serial: i64 = 0
+    for entry in puts:
+        in_order = entry.causes == 0 and entry.serial > serial and (queue is None or entry.queue is queue)
+        if not in_order:
+            return sorted(puts, key=lambda entry: (entry.causes != 0, entry.queue.id, entry.serial))
+        queue = entry.queue
+        serial = entry.serial
+    return puts
 
 
 def _apply(core: Core, receipt: Receipt) -> None:

@@ -7,7 +7,7 @@ from postroom.amqp.frames.outcomes import ACCEPTED, Accepted, Declare, Discharge
 from postroom.amqp.frames.performatives import Source
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
-from tests.server.transaction_peer import Controller, value
+from tests.server.transaction_peer import Controller, durable, value
 
 pytestmark = pytest.mark.sockets
 
@@ -20,6 +20,28 @@ def test_a_commit_makes_messages_visible(controller: Controller) -> None:
     assert controller.depth() == (0, 1)
     assert isinstance(controller.send_control(Discharge(txn_id, False)), Accepted)
     assert controller.depth() == (1, 1)
+
+
+def test_sends_that_follow_one_another_in_a_transaction_have_one_answer(controller: Controller) -> None:
+    first, second = controller.declare(), controller.declare()
+    states = [TransactionalState(txn_id) for txn_id in (first, first, first, second, second)]
+    controller.peer.forget()
+    sent = [controller.sender.send(durable("x"), controller.tag(), False, state=state) for state in states]
+    controller.peer.pump(lambda: all(delivery.settled for delivery in sent))
+    answers = [(len(event.deliveries), event.state) for event in controller.peer.of(DispositionReceived)]
+    assert answers == [
+        (3, TransactionalState(first, ACCEPTED)),
+        (2, TransactionalState(second, ACCEPTED)),
+    ]
+
+
+def test_a_send_outside_of_transactions_is_answered_apart(controller: Controller) -> None:
+    txn_id = controller.declare()
+    states = [TransactionalState(txn_id), None, TransactionalState(txn_id)]
+    sent = [controller.sender.send(durable("x"), controller.tag(), False, state=state) for state in states]
+    controller.peer.pump(lambda: all(delivery.settled for delivery in sent))
+    accepted = TransactionalState(txn_id, ACCEPTED)
+    assert [delivery.state for delivery in sent] == [accepted, ACCEPTED, accepted]
 
 
 def test_a_rollback_leaves_nothing(controller: Controller) -> None:
