@@ -26,7 +26,7 @@ QUEUES: dict[str, QueueArguments] = {
 
 
 class RabbitMQ(Broker):
-    """Debian 13's RabbitMQ, with the libraries of that release. Queues are declared from definitions at start.
+    """Debian 13's RabbitMQ, run by the libraries of that release. Queues are made from definitions at start.
 
     `config` adds lines to ``rabbitmq.conf``, `advanced` Erlang terms to the application's environment, and
     `erlang_options` options of the virtual machine (the "tuned" runs); `queues` maps names to the
@@ -143,8 +143,8 @@ class RabbitMQ(Broker):
         """Erlang's port mapper, ours and on loopback, not the daemon that Erlang would leave behind."""
         epmd = sorted(self.erlang.glob("erts-*/bin/epmd"))[-1]
         command = [str(epmd), "-address", LOOPBACK, "-port", str(self.epmd_port)]
-        quiet = subprocess.DEVNULL
-        return [subprocess.Popen(command, cwd=self.folder, stdin=quiet, stdout=quiet, stderr=quiet)]
+        quiet, own = subprocess.DEVNULL, {**os.environ, **self.environment()}
+        return [subprocess.Popen(command, cwd=self.folder, env=own, stdin=quiet, stdout=quiet, stderr=quiet)]
 
     def send_address(self, queue: str) -> str:
         return f"/queues/{queue}"
