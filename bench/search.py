@@ -93,9 +93,8 @@ CANDIDATES = (
         "larger socket buffers", {f"tcp_listen_options.{each}": "524288" for each in ("sndbuf", "recbuf")}
     ),
     Settings("no busy waiting", erlang="+sbwt none +sbwtdcpu none +sbwtdio none"),
-    Settings("queue version 2", queue={"x-queue-version": 2}, kinds=(CLASSIC,)),
-    Settings("lazy queue", queue={"x-queue-mode": "lazy"}, kinds=(CLASSIC,)),
-    Settings("bodies beside the index", {"queue_index_embed_msgs_below": "0"}, kinds=(CLASSIC,)),
+    Settings("more credit for senders", advanced={"max_link_credit": "1000", "max_incoming_window": "1000"}),
+    Settings("more credit at queues", advanced={"max_queue_credit": "1000"}),
 )
 
 

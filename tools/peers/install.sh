@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetches what `make bench` compares with, into .tools/: nothing is installed into the system, no service is started.
-#   tools/peers/install.sh [proton] [rabbitmq] [artemis] [kafka]        (the first three where none is named)
+#   tools/peers/install.sh [proton] [rabbitmq] [artemis] [nats] [kafka]        (all but Kafka where none is named)
 # Debian packages are downloaded with their missing dependencies and unpacked below .tools/debian/root; a package that
 # the machine already has is used as it is. RabbitMQ is Debian 13's on any machine, with Erlang and the libraries of that
 # release beside it, below .tools/trixie/root. Artemis and Kafka come from Maven Central.
@@ -86,6 +86,10 @@ install_artemis() {
   fetch_packages libaio1  # its journal's fastest kind, ASYNCIO, needs it
 }
 
+install_nats() { # the C client, for the load client; the server is among the Python packages
+  fetch_packages libnats-dev
+}
+
 install_kafka() { # the server's jar and what it needs, with a log that goes to stderr
   mkdir -p .tools/kafka
   cat > .tools/kafka/pom.xml << EOF
@@ -102,14 +106,15 @@ EOF
 }
 
 mkdir -p .tools
-for peer in "${@:-proton rabbitmq artemis}"; do
+for peer in "${@:-proton rabbitmq artemis nats}"; do
   for one in $peer; do
     case $one in
       proton) install_once proton install_proton ;;
       rabbitmq) install_once rabbitmq-$SUITE install_rabbitmq ;;
       artemis) install_once artemis install_artemis ;;
+      nats) install_once nats install_nats ;;
       kafka) install_once kafka install_kafka ;;
-      *) echo "usage: tools/peers/install.sh [proton] [rabbitmq] [artemis] [kafka]" >&2; exit 2 ;;
+      *) echo "usage: tools/peers/install.sh [proton] [rabbitmq] [artemis] [nats] [kafka]" >&2; exit 2 ;;
     esac
   done
 done
