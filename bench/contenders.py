@@ -62,11 +62,11 @@ CONTENDERS = [
     ),
     *(_rabbit_tuned(kind) for kind in search.KINDS if search.how_many_tried(kind)),
     Contender("artemis", _artemis("ASYNCIO"), [Row("Artemis ASYNCIO", "bench", "beside")]),
+    Contender("artemis-nio", _artemis("NIO"), [Row("Artemis NIO", "bench", "beside")]),
     Contender(
         "nats",
         lambda folder: NatsBroker(folder, ("bench", "beside")),
         [Row("NATS JetStream", "bench", "beside")],
         share=20,
     ),
-    Contender("artemis-nio", _artemis("NIO"), [Row("Artemis NIO", "bench", "beside")]),
 ]
