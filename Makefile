@@ -89,7 +89,7 @@ check: setup ## format, lint, types, layers, names, generated code
 demo: packages-of-demo ## run the main job end to end and show the tables; says at each step how long the rest takes
 	@tools/demo.sh
 
-bench: compiled java ## the benchmark table, with RabbitMQ and Artemis beside us
+bench: compiled java ## the benchmark table, with RabbitMQ, Artemis and NATS beside us
 	tools/setup.sh bench
 	$(COMPILED) $(PY) -m bench --document
 

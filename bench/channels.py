@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tools.peers import Broker, BrokerFailed, Postroom, RabbitMQ
 from tools.peers.broker import LOOPBACK
-from tools.peers.rabbitmq import AMQP_1_0, CLASSIC, QUORUM, SHOVEL
+from tools.peers.rabbitmq import CLASSIC, QUORUM, SHOVEL
 
 from bench import loadtool
 from bench.loadtool import LoadFailed
@@ -82,7 +82,7 @@ class Shovel(Pair):
         self.queue = kind
         self.label = f"RabbitMQ {kind}, shovel between two {'nodes' if nodes else 'virtual hosts'}"
         hosts = ("/",) if nodes else ("/", "there")
-        self.node = RabbitMQ(folder / "here", plugins=(AMQP_1_0, SHOVEL), virtual_hosts=hosts)
+        self.node = RabbitMQ(folder / "here", plugins=(SHOVEL,), virtual_hosts=hosts)
         self.source, self.destination = self.node, RabbitMQ(folder / "there") if nodes else self.node
         self.arriving = {} if nodes else {"virtual_host": "vhost:there"}
         self.to = f"amqp://guest:guest@{LOOPBACK}:{self.destination.port}" if nodes else "amqp:///there"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.peers import Artemis, Broker, Postroom, RabbitMQ
+from tools.peers.nats_broker import NatsBroker
 from tools.peers.postroom import COMPILED, INTERPRETED
 
 from bench import search
@@ -28,6 +29,8 @@ class Contender:
     key: str
     start: Callable[[Path], Broker]
     rows: list[Row] = field(default_factory=list)
+    share: int = 1
+    """Its timed runs have one of so many messages: for a broker that syncs for each."""
 
 
 def _rabbit(folder: Path) -> Broker:
@@ -60,4 +63,10 @@ CONTENDERS = [
     *(_rabbit_tuned(kind) for kind in search.KINDS if search.how_many_tried(kind)),
     Contender("artemis", _artemis("ASYNCIO"), [Row("Artemis ASYNCIO", "bench", "beside")]),
     Contender("artemis-nio", _artemis("NIO"), [Row("Artemis NIO", "bench", "beside")]),
+    Contender(
+        "nats",
+        lambda folder: NatsBroker(folder, ("bench", "beside")),
+        [Row("NATS JetStream", "bench", "beside")],
+        share=20,
+    ),
 ]

@@ -1,4 +1,4 @@
-"""The load client: building it, running it, reading its report."""
+"""The load clients: building them, running them, reading their reports."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.peers.broker import LOOPBACK, ROOT, Broker, find_installed
+from tools.peers.nats_broker import NatsBroker
 
-SOURCES = ROOT / "bench/loadclient"
-BINARY = ROOT / "build/loadclient"
+AMQP_CLIENT, NATS_CLIENT = "loadclient", "natsclient"
+SHARED = ("options", "meter", "payload")
+"""Sources of the one that the other has, too."""
 PATIENCE_S = 30
 COMPILE_OPTIONS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 
@@ -44,24 +46,39 @@ class Report:
 
 
 @functools.cache
-def build() -> Path:
+def build(client: str = AMQP_CLIENT) -> Path:
     """Compiles the load client where its sources are newer than it, and returns its path."""
-    sources = sorted(SOURCES.glob("*.[ch]"))
-    if BINARY.exists() and BINARY.stat().st_mtime > max(source.stat().st_mtime for source in sources):
-        return BINARY
-    header = find_installed("usr/include/proton/engine.h")
-    library = find_installed("usr/lib/*-linux-gnu/libqpid-proton-core.so.[0-9]*")
-    BINARY.parent.mkdir(parents=True, exist_ok=True)
-    command = ["cc", *COMPILE_OPTIONS, f"-I{header.parents[1]}", "-o", str(BINARY)]
+    binary = ROOT / "build" / client
+    sources = sorted((ROOT / "bench" / client).glob("*.[ch]"))
+    if client == NATS_CLIENT:
+        sources += [ROOT / f"bench/{AMQP_CLIENT}/{name}.{kind}" for name in SHARED for kind in "ch"]
+    if binary.exists() and binary.stat().st_mtime > max(source.stat().st_mtime for source in sources):
+        return binary
+    header, library = _library(client)
+    binary.parent.mkdir(parents=True, exist_ok=True)
+    command = ["cc", *COMPILE_OPTIONS, f"-I{header.parents[1]}", "-o", str(binary)]
     command += [str(source) for source in sources if source.suffix == ".c"]
-    command += [str(library), f"-Wl,-rpath,{library.parent}", "-lm"]
+    command += [str(library), f"-Wl,-rpath,{library.parent}", "-Wl,--disable-new-dtags", "-lm"]
     subprocess.run(command, check=True)
-    return BINARY
+    return binary
+
+
+def _library(client: str) -> tuple[Path, Path]:
+    """A header of the protocol's library, and the library."""
+    if client == NATS_CLIENT:
+        return find_installed("usr/include/nats/nats.h"), find_installed(
+            "usr/lib/*-linux-gnu/libnats.so.[0-9]*"
+        )
+    return (
+        find_installed("usr/include/proton/engine.h"),
+        find_installed("usr/lib/*-linux-gnu/libqpid-proton-core.so.[0-9]*"),
+    )
 
 
 def command_line(broker: Broker, mode: str, queue: str, **options: object) -> list[str]:
     """The load client's command; `options` are its long options with underscores (True for a flag)."""
-    command = [str(build()), mode, "--host", LOOPBACK, "--port", str(broker.port)]
+    client = NATS_CLIENT if isinstance(broker, NatsBroker) else AMQP_CLIENT
+    command = [str(build(client)), mode, "--host", LOOPBACK, "--port", str(broker.port)]
     command += ["--send-address", broker.send_address(queue)]
     command += ["--receive-address", broker.receive_address(queue), "--patience", str(PATIENCE_S)]
     for name, value in options.items():

@@ -45,8 +45,6 @@ class Settings:
     """Lines of rabbitmq.conf."""
     advanced: dict[str, str] = field(default_factory=dict)
     """Erlang terms of the application's environment."""
-    queue: QueueArguments = field(default_factory=dict)
-    """Arguments of the queue."""
     erlang: str = ""
     """Options of the virtual machine."""
     kinds: tuple[str, ...] = KINDS
@@ -57,25 +55,19 @@ class Settings:
             f"{self.name} + {other.name}",
             {**self.config, **other.config},
             {**self.advanced, **other.advanced},
-            {**self.queue, **other.queue},
             f"{self.erlang} {other.erlang}".strip(),
             tuple(kind for kind in self.kinds if kind in other.kinds),
         )
 
     def clashes(self, other: Settings) -> bool:
         """Whether both set the same thing."""
-        return bool(
-            self.config.keys() & other.config.keys()
-            or self.advanced.keys() & other.advanced.keys()
-            or self.queue.keys() & other.queue.keys()
-        )
+        return bool(self.config.keys() & other.config.keys() or self.advanced.keys() & other.advanced.keys())
 
     def broker(self, folder: Path) -> RabbitMQ:
         """A broker so set up, with a queue of each kind and one that is beside it."""
         queues: dict[str, QueueArguments] = {}
         for kind in KINDS:
-            own = self.queue if kind in self.kinds else {}
-            queues[kind] = queues[f"{kind}-beside"] = {"x-queue-type": kind, **own}
+            queues[kind] = queues[f"{kind}-beside"] = {"x-queue-type": kind}
         return RabbitMQ(folder, self.config, queues, self.advanced, self.erlang)
 
 
@@ -93,9 +85,8 @@ CANDIDATES = (
         "larger socket buffers", {f"tcp_listen_options.{each}": "524288" for each in ("sndbuf", "recbuf")}
     ),
     Settings("no busy waiting", erlang="+sbwt none +sbwtdcpu none +sbwtdio none"),
-    Settings("queue version 2", queue={"x-queue-version": 2}, kinds=(CLASSIC,)),
-    Settings("lazy queue", queue={"x-queue-mode": "lazy"}, kinds=(CLASSIC,)),
-    Settings("bodies beside the index", {"queue_index_embed_msgs_below": "0"}, kinds=(CLASSIC,)),
+    Settings("more credit for senders", advanced={"max_link_credit": "1000", "max_incoming_window": "1000"}),
+    Settings("more credit at queues", advanced={"max_queue_credit": "1000"}),
 )
 
 

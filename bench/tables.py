@@ -22,7 +22,7 @@ def markdown_table(header: list[str], rows: Iterable[list[str]]) -> str:
 
 def whole(value: float) -> str:
     """A rate: 12,345."""
-    return f"{value:,.0f}"
+    return "∞" if value == float("inf") else f"{value:,.0f}"
 
 
 def tenths(value: float) -> str:

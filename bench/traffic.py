@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tools.peers import Broker, BrokerFailed
@@ -76,6 +76,7 @@ def _measure_floor(measured: Measured) -> None:
 def _measure_contender(
     contender: Contender, folder: Path, sizes: Sizes, sections: set[str], results: dict[str, Measured]
 ) -> None:
+    sizes = replace(sizes, messages=sizes.messages // contender.share)
     with contender.start(folder) as broker:
         for row in contender.rows:
             measured = results.setdefault(

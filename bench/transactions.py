@@ -24,8 +24,8 @@ SENDERS = (1, 4, 16)
 SENDERS_S = 3.0
 WARM_UP_TRANSACTIONS = 200
 POSTROOM = "postroom"
-WITHOUT = "rabbitmq"
-"""Its AMQP 1.0 plugin answers a coordinator with amqp:not-implemented: "Transactions not supported"."""
+WITHOUT = ("rabbitmq", "nats")
+"""RabbitMQ refuses a coordinator with amqp:not-implemented; JetStream has none."""
 FLOOR_BRANCHES = "append + fdatasync, twice"
 """What one branch after the other could reach: prepare and commit each need a sync."""
 

@@ -44,13 +44,19 @@ lacks_peers() {
   has openssl || lacks "the openssl command, for the tests' certificates" openssl
   has strace || lacks "strace, for the test of the broker's system calls" strace
   has chromium || lacks "Chromium, for the tests of the web console" chromium
+  lacks_keys
   has_postgres || lacks "PostgreSQL's server, for the tests of two-phase commit" postgresql
 }
 
 lacks_bench() {
   lacks_java
+  lacks_keys
   has mvn || lacks "Maven, which fetches Artemis" maven
   has strace || lacks "strace, which counts the syncs" strace
+}
+
+lacks_keys() { # of the release that RabbitMQ is taken from: see tools/peers/install.sh
+  [ -f /usr/share/keyrings/debian-archive-keyring.gpg ] || lacks "Debian's keys, for RabbitMQ" debian-archive-keyring
 }
 
 has_postgres() { # its programs: the tests make and start a cluster of their own

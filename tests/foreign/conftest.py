@@ -12,21 +12,23 @@ from tools.peers.rabbitmq import QueueArguments
 from tests.foreign.scene import Partner
 
 QUEUES = [f"q{number}" for number in range(48)]
-SMALL = "small"
+SMALL, SILENT = "small", "silent"
 """A queue of RabbitMQ that takes one message and rejects the next."""
 SMALL_ARGUMENTS: QueueArguments = {
     "x-queue-type": "classic",
     "x-max-length": 1,
     "x-overflow": "reject-publish",
 }
+PAGES = ("orders", "answers")
+"""Queues of the how-to page."""
 _next = count()
 
 
 @pytest.fixture(scope="session")
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
     queues: dict[str, QueueArguments] = {name: {"x-queue-type": "classic"} for name in QUEUES}
-    folder = tmp_path_factory.mktemp("rabbitmq")
-    with RabbitMQ(folder, queues={**queues, SMALL: SMALL_ARGUMENTS, "credentials": {}}) as broker:
+    queues |= {SMALL: SMALL_ARGUMENTS, **{name: {} for name in (SILENT, "credentials", *PAGES)}}
+    with RabbitMQ(tmp_path_factory.mktemp("rabbitmq"), queues=queues) as broker:
         yield broker
 
 

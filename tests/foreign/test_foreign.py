@@ -12,7 +12,7 @@ from postroom.model.channel_states import ChannelState
 from postroom.server.configuration.channels import CredentialsConfig
 from tests.faults.proxy import BROKER, CLIENT, CutPoint
 from tests.foreign import scene
-from tests.foreign.conftest import SMALL
+from tests.foreign.conftest import SILENT, SMALL
 from tests.foreign.scene import (
     DEAD,
     QUEUE,
@@ -31,6 +31,12 @@ pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 
 MANY = 600
 WINDOW = 20_000
+UNEXPECTED_ERROR = 2195
+
+
+def test_rabbitmq_is_of_release_4(rabbitmq: RabbitMQ) -> None:
+    assert rabbitmq.control("version").startswith("4.")
+    assert rabbitmq.version().startswith(rabbitmq.control("version").strip())
 
 
 def test_messages_go_to_a_foreign_broker_as_they_are(partner: Partner) -> None:
@@ -206,13 +212,38 @@ def test_wrong_credentials_stop_the_channel(rabbitmq: RabbitMQ, tmp_path: Path) 
         scene.wait_for_state(postroom, ChannelState.STOPPED)
 
 
-def test_what_has_no_outcome_for_too_long_is_sent_again(rabbitmq: RabbitMQ) -> None:
-    """RabbitMQ 3.10 says nothing at all where it should reject: its session process crashes."""
+def test_what_a_full_queue_refuses_is_a_dead_letter(rabbitmq: RabbitMQ) -> None:
+    """RabbitMQ rejects it without an error, so that nothing says that the queue is only full."""
     partner = Partner(rabbitmq, SMALL)
-    one_way = sending(partner.url, partner, heartbeat_interval_s=2, batch_size=1)
-    with BrokerThread(scene.config(one_way)) as postroom:
+    with BrokerThread(scene.config(sending(partner.url, partner))) as postroom:
         scene.send(postroom.url, f"orders@{TRANSMISSION}", numbered(4))
-        scene.wait_for_state(postroom, ChannelState.RETRYING)
+        dead = scene.receive(postroom.url, DEAD, count_of(3))
+        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].is_empty())
+    assert [message.body for message in dead] == [1, 2, 3]
+    assert {message.annotations["x-opt-dead-letter"]["reason"] for message in dead} == {UNEXPECTED_ERROR}
+    assert partner.receive(count_of(1))[0].body == 0
+
+
+def test_what_has_no_outcome_for_too_long_is_sent_again(
+    rabbitmq: RabbitMQ, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RabbitMQ is there, and its queue's process stands still."""
+    partner = Partner(rabbitmq, SILENT)
+    with BrokerThread(scene.config(sending(partner.url, partner, heartbeat_interval_s=2))) as postroom:
+        act_on_queue(rabbitmq, SILENT, "suspend")
+        try:
+            scene.send(postroom.url, f"orders@{TRANSMISSION}", numbered(4))
+            scene.wait_for_state(postroom, ChannelState.RETRYING)
+        finally:
+            act_on_queue(rabbitmq, SILENT, "resume")
         found = partner.receive(all_of(4))
         postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].is_empty())
     assert {message.body for message in found} == set(range(4))
+    reasons = [str(record.__dict__.get("fields", {}).get("reason")) for record in caplog.records]
+    assert any("no outcome has come for 2 s" in reason for reason in reasons)
+
+
+def act_on_queue(rabbitmq: RabbitMQ, name: str, verb: str) -> None:
+    """Suspend or resume the process of a classic queue."""
+    found = f'{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"{name}">>))'
+    rabbitmq.control("eval", f"{found}, sys:{verb}(amqqueue:get_pid(Q)).")

@@ -18,16 +18,6 @@ pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 PAGE = (ROOT / "docs/howto/foreign-brokers.md").read_text()
 
 
-class MadeThere(Partner):
-    """An address of RabbitMQ that is made when it is first attached to."""
-
-    @property
-    def target(self) -> str:
-        return f"/queue/{self.name}"
-
-    source = target
-
-
 def test_orders_go_there_and_answers_come_back(rabbitmq: RabbitMQ, tmp_path: Path) -> None:
     found = re.search(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     assert found is not None
@@ -36,7 +26,7 @@ def test_orders_go_there_and_answers_come_back(rabbitmq: RabbitMQ, tmp_path: Pat
     (tmp_path / "rabbit.password").write_text("guest\n")
     with postroom:
         scene.send(url_of(postroom), "orders", numbered(3))
-        assert [message.body for message in MadeThere(rabbitmq, "orders").receive(count_of(3))] == [0, 1, 2]
-        MadeThere(rabbitmq, "answers").send([*numbered(2), *numbered(3)])
+        assert [message.body for message in Partner(rabbitmq, "orders").receive(count_of(3))] == [0, 1, 2]
+        Partner(rabbitmq, "answers").send([*numbered(2), *numbered(3)])
         answers = scene.receive(url_of(postroom), "answers", count_of(3))
         assert [message.body for message in answers] == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""RabbitMQ with its AMQP 1.0 plugin, bound to loopback, with a quorum queue and a classic durable queue.
+"""RabbitMQ 4, bound to loopback, with a quorum queue and a classic durable queue.
 
 Shovels move messages between its virtual hosts, or from one node to another (plugin rabbitmq_shovel).
 """
@@ -10,12 +10,12 @@ import os
 import subprocess
 from pathlib import Path
 
-from tools.peers.broker import LOOPBACK, Broker, BrokerFailed, find_installed, free_port
+from tools.peers.broker import LOOPBACK, TOOLS, Broker, BrokerFailed, free_port
 
+LIBRARIES = TOOLS / "trixie/root/usr/lib"
 ERLANG_ARGUMENTS = "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}"
 QUORUM, CLASSIC = "quorum", "classic"
-AMQP_1_0, SHOVEL = "rabbitmq_amqp1_0", "rabbitmq_shovel"
-PLUGINS = (AMQP_1_0,)
+SHOVEL = "rabbitmq_shovel"
 VIRTUAL_HOSTS = ("/",)
 CONTROL_LIMIT_S = 30.0
 QueueArguments = dict[str, str | int]
@@ -26,7 +26,7 @@ QUEUES: dict[str, QueueArguments] = {
 
 
 class RabbitMQ(Broker):
-    """Debian's RabbitMQ. Queues are declared from definitions at start.
+    """Debian 13's RabbitMQ, run by the libraries of that release. Queues are made from definitions at start.
 
     `config` adds lines to ``rabbitmq.conf``, `advanced` Erlang terms to the application's environment, and
     `erlang_options` options of the virtual machine (the "tuned" runs); `queues` maps names to the
@@ -42,7 +42,7 @@ class RabbitMQ(Broker):
         queues: dict[str, QueueArguments] | None = None,
         advanced: dict[str, str] | None = None,
         erlang_options: str = "",
-        plugins: tuple[str, ...] = PLUGINS,
+        plugins: tuple[str, ...] = (),
         virtual_hosts: tuple[str, ...] = VIRTUAL_HOSTS,
     ) -> None:
         super().__init__(folder)
@@ -52,8 +52,11 @@ class RabbitMQ(Broker):
         self.erlang_options = erlang_options
         self.plugins = plugins
         self.virtual_hosts = virtual_hosts
-        self.home = find_installed("usr/lib/rabbitmq/lib/rabbitmq_server-*")
-        self.erlang = find_installed("usr/lib/erlang")
+        homes = sorted(LIBRARIES.glob("rabbitmq/lib/rabbitmq_server-*"))
+        if not homes:
+            raise BrokerFailed("RabbitMQ is not installed; run: tools/peers/install.sh rabbitmq")
+        self.home = homes[-1]
+        self.erlang = LIBRARIES / "erlang"
         self.epmd_port, self.distribution_port = free_port(), free_port()
 
     def version(self) -> str:
@@ -140,11 +143,11 @@ class RabbitMQ(Broker):
         """Erlang's port mapper, ours and on loopback, not the daemon that Erlang would leave behind."""
         epmd = sorted(self.erlang.glob("erts-*/bin/epmd"))[-1]
         command = [str(epmd), "-address", LOOPBACK, "-port", str(self.epmd_port)]
-        quiet = subprocess.DEVNULL
-        return [subprocess.Popen(command, cwd=self.folder, stdin=quiet, stdout=quiet, stderr=quiet)]
+        quiet, own = subprocess.DEVNULL, {**os.environ, **self.environment()}
+        return [subprocess.Popen(command, cwd=self.folder, env=own, stdin=quiet, stdout=quiet, stderr=quiet)]
 
     def send_address(self, queue: str) -> str:
-        return f"/amq/queue/{queue}"
+        return f"/queues/{queue}"
 
     def receive_address(self, queue: str) -> str:
-        return f"/amq/queue/{queue}"
+        return f"/queues/{queue}"

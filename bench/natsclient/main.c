@@ -1,0 +1,237 @@
+/* The load client for NATS JetStream, by NATS' own C client: options, bodies, checks and report are those of
+ * bench/loadclient. An address is a stream, its only subject and its durable push consumer. */
+#include <endian.h>
+#include <nats/nats.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "../loadclient/meter.h"
+#include "../loadclient/options.h"
+#include "../loadclient/payload.h"
+
+struct load {
+  struct options options;
+  natsConnection *sender, *receiver;
+  jsCtx *js;
+  natsSubscription *arriving;
+  struct payload payload;
+  struct histogram latency;
+  struct seen seen;
+  atomic_uint_fast64_t sent, accepted, refused;
+  atomic_bool sending_is_over;
+  uint64_t received, foreign;
+  double started_s, ended_s, first_arrival_s;
+  _Atomic(const char *) error;
+};
+
+static bool failed(struct load *l, natsStatus status) {
+  if (status != NATS_OK) l->error = natsStatus_GetText(status);
+  return status != NATS_OK;
+}
+
+static bool time_is_up(const struct load *l) {
+  return l->options.seconds > 0 && now_s() - l->started_s >= l->options.seconds;
+}
+
+static bool has_all(const struct load *l, uint64_t count) {
+  return (l->options.messages && count >= l->options.messages) || time_is_up(l);
+}
+
+static int64_t patience_ms(const struct load *l) { return (int64_t)(l->options.patience_s * 1e3); }
+
+static void on_answer(jsCtx *js, natsMsg *message, jsPubAck *answer, jsPubAckErr *error, void *context) {
+  struct load *l = context;
+  (void)js;
+  (void)error;
+  atomic_fetch_add(answer ? &l->accepted : &l->refused, 1);
+  natsMsg_Destroy(message);
+}
+
+/* The library waits while a window of them is unanswered. */
+static void send_all(struct load *l) {
+  const struct options *o = &l->options;
+  while (!has_all(l, l->sent) && l->error == NULL) {
+    payload_set(&l->payload, o->first + l->sent, PAYLOAD_DEFAULT_PRIORITY);
+    if (failed(l, js_PublishAsync(l->js, o->send_address, l->payload.bytes + l->payload.body_at, (int)o->body_bytes, NULL)))
+      break;
+    l->sent++;
+  }
+  l->sending_is_over = true;
+  jsPubOptions wait;
+  jsPubOptions_Init(&wait);
+  wait.MaxWait = patience_ms(l);
+  if (l->error == NULL) failed(l, js_PublishAsyncComplete(l->js, &wait));
+}
+
+static void *send_in_thread(void *context) {
+  send_all(context);
+  return NULL;
+}
+
+static void ping_all(struct load *l) {
+  const struct options *o = &l->options;
+  while (!has_all(l, l->sent)) {
+    payload_set(&l->payload, o->first + l->sent, PAYLOAD_DEFAULT_PRIORITY);
+    double begun_s = now_s();
+    l->sent++;
+    if (failed(l, js_Publish(NULL, l->js, o->send_address, l->payload.bytes + l->payload.body_at, (int)o->body_bytes, NULL, NULL)))
+      return;
+    histogram_add(&l->latency, now_s() - begun_s);
+    l->accepted++;
+  }
+}
+
+static void check_message(struct load *l, natsMsg *message) {
+  uint64_t sequence;
+  uint32_t run;
+  if (natsMsg_GetDataLength(message) != (int)l->options.body_bytes) {
+    l->foreign++;
+    return;
+  }
+  memcpy(&sequence, natsMsg_GetData(message), sizeof sequence);
+  memcpy(&run, natsMsg_GetData(message) + sizeof sequence, sizeof run);
+  sequence = be64toh(sequence);
+  if (be32toh(run) != l->options.run || sequence - l->options.first >= l->options.of)
+    l->foreign++;
+  else
+    seen_add(&l->seen, sequence);
+}
+
+static bool is_received(const struct load *l) {
+  if (l->options.mode == MODE_BOTH) return l->sending_is_over && l->received >= l->sent;
+  return has_all(l, l->received);
+}
+
+static void receive_all(struct load *l) {
+  double moved_s = now_s();
+  while (!is_received(l) && l->error == NULL) {
+    natsMsg *message;
+    natsStatus status = natsSubscription_NextMsg(&message, l->arriving, 100);
+    if (status == NATS_TIMEOUT) {
+      if (now_s() - moved_s >= l->options.patience_s) l->error = "nothing moved";
+      continue;
+    }
+    if (failed(l, status)) return;
+    moved_s = now_s();
+    if (l->received++ == 0) l->first_arrival_s = moved_s;
+    check_message(l, message);
+    failed(l, natsMsg_Ack(message, NULL));
+    natsMsg_Destroy(message);
+  }
+}
+
+static void run_load(struct load *l) {
+  pthread_t sending;
+  l->started_s = now_s();
+  switch (l->options.mode) {
+    case MODE_SEND: send_all(l); break;
+    case MODE_PING: ping_all(l); break;
+    case MODE_RECEIVE: receive_all(l); break;
+    default:
+      pthread_create(&sending, NULL, send_in_thread, l);
+      receive_all(l);
+      pthread_join(sending, NULL);
+  }
+  /* Every acknowledgement has reached the server when this is answered. */
+  if (l->receiver && l->error == NULL) failed(l, natsConnection_FlushTimeout(l->receiver, patience_ms(l)));
+  l->ended_s = now_s();
+}
+
+static natsConnection *connect_to(struct load *l) {
+  char url[64];
+  natsConnection *made = NULL;
+  snprintf(url, sizeof url, "nats://%.32s:%.8s", l->options.host, l->options.port);
+  failed(l, natsConnection_ConnectTo(&made, url));
+  return made;
+}
+
+static void open_sender(struct load *l) {
+  jsOptions options;
+  jsOptions_Init(&options);
+  options.Wait = patience_ms(l);
+  options.PublishAsync.MaxPending = l->options.window;
+  options.PublishAsync.AckHandler = on_answer;
+  options.PublishAsync.AckHandlerClosure = l;
+  options.PublishAsync.StallWait = patience_ms(l);
+  l->sender = connect_to(l);
+  if (l->error == NULL) failed(l, natsConnection_JetStream(&l->js, l->sender, &options));
+}
+
+static void open_receiver(struct load *l) {
+  jsCtx *js;
+  jsSubOptions options;
+  jsSubOptions_Init(&options);
+  options.Stream = options.Consumer = l->options.receive_address;
+  options.ManualAck = true;
+  l->receiver = connect_to(l);
+  if (l->error || failed(l, natsConnection_JetStream(&js, l->receiver, NULL))) return;
+  failed(l, js_SubscribeSync(&l->arriving, js, l->options.receive_address, NULL, &options, NULL));
+  jsCtx_Destroy(js);
+}
+
+static void set_up(struct load *l) {
+  const struct options *o = &l->options;
+  if (o->mode == MODE_RELAY || o->transaction) {
+    fputs("natsclient: relay and transactions aren't there\n", stderr);
+    exit(2);
+  }
+  payload_init(&l->payload, o->body_bytes, 0, o->run, 0);
+  seen_init(&l->seen, o->first);
+  if (o->mode != MODE_RECEIVE) open_sender(l);
+  if (o->mode == MODE_RECEIVE || o->mode == MODE_BOTH) open_receiver(l);
+}
+
+static void tear_down(struct load *l) {
+  natsSubscription_Destroy(l->arriving);
+  jsCtx_Destroy(l->js);
+  natsConnection_Destroy(l->sender);
+  natsConnection_Destroy(l->receiver);
+  payload_free(&l->payload);
+  seen_free(&l->seen);
+}
+
+static uint64_t missing(const struct load *l) {
+  uint64_t wanted = !l->receiver ? 0 : l->sender ? l->sent : l->options.messages;
+  return wanted > l->seen.distinct ? wanted - l->seen.distinct : 0;
+}
+
+static double cpu_s(void) {
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+static void print_report(const struct load *l) {
+  double seconds = l->ended_s - l->started_s, arriving_s = l->ended_s - l->first_arrival_s;
+  uint64_t moved = l->receiver ? l->received : l->accepted;
+  const struct histogram *h = &l->latency;
+  const char *quote = l->error ? "\"" : "";
+  printf("{\"mode\": \"%s\", \"sent\": %lu, \"accepted\": %lu, \"refused\": %lu, \"received\": %lu, ", l->options.mode_name,
+         l->sent, l->accepted, l->refused, l->received);
+  printf("\"missing\": %lu, \"duplicates\": %lu, \"foreign\": %lu, \"out_of_order\": %lu, ", missing(l),
+         l->seen.duplicates, l->foreign, l->seen.out_of_order);
+  printf("\"seconds\": %.6f, \"rate\": %.1f, \"cpu_seconds\": %.3f, ", seconds, seconds > 0 ? (double)moved / seconds : 0,
+         cpu_s());
+  printf("\"arrival_rate\": %.1f, ", l->received > 1 && arriving_s > 0 ? (double)(l->received - 1) / arriving_s : 0);
+  printf("\"latency_us\": {\"p50\": %.1f, \"p90\": %.1f, \"p99\": %.1f, \"max\": %.1f, \"mean\": %.1f}, ",
+         histogram_quantile_us(h, 0.5), histogram_quantile_us(h, 0.9), histogram_quantile_us(h, 0.99), h->max_s * 1e6,
+         h->count ? h->sum_s / (double)h->count * 1e6 : 0);
+  printf("\"transactions\": 0, \"transaction_rate\": 0, \"nats\": \"%s\", \"error\": %s%s%s}\n", nats_GetVersion(), quote,
+         l->error ? l->error : "null", quote);
+}
+
+int main(int argc, char **argv) {
+  static struct load load;
+  options_parse(&load.options, argc, argv);
+  set_up(&load);
+  if (load.error == NULL) run_load(&load);
+  bool good = !load.error && !load.refused && !load.foreign && !load.seen.duplicates && !missing(&load);
+  print_report(&load);
+  tear_down(&load);
+  return good ? 0 : 1;
+}
