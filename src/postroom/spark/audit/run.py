@@ -36,7 +36,7 @@ from postroom.spark.audit.result import (
     Unproven,
     Violation,
 )
-from postroom.spark.audit.rows import COLUMNS, SCHEMA, is_act, is_refused
+from postroom.spark.audit.rows import COLUMNS, ENTRY_KEY, SCHEMA, is_act, is_refused
 from postroom.spark.audit.rules import CROSSING_VERDICTS, RULES
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Balance
@@ -49,6 +49,13 @@ Print = Callable[[str], None]
 
 MAX_LOST: Final = 200
 """So many messages that a channel lost are named; all are in the table `crossings`."""
+
+EVENTS_A_TASK: Final = 200_000
+"""So many events a task sorts and walks: with their columns about 100 MB, so that two tasks needn't spill in
+a heap of 1 GB."""
+
+MAX_TASKS: Final = 10_000
+"""More would cost more by their number than they save."""
 
 HOLDER_IDS: Final = 0x7FFF_FFFF
 """Above this the ids of holders may serve a second time; transactions can't be told apart then."""
@@ -151,11 +158,18 @@ def audit(
 
 
 def _read(subject: Subject, events: DataFrame) -> _Read:
-    steps = stepping.steps(events.where(~is_act())).persist()
+    steps = stepping.steps(_by_entry(subject, events.where(~is_act()))).persist()
     stepped = steps.where(~is_refused())
     entries = stepping.lives(stepped).persist()
     first = by_ledger({cut.ledger_id: cut.first_position for cut in subject.cuts})
     return _Read(steps, stepped, steps.where(is_refused()), entries, _spans(stepped, entries), first)
+
+
+def _by_entry(subject: Subject, events: DataFrame) -> DataFrame:
+    """The events in as many parts as they need, where Spark would make fewer of them."""
+    tasks = min(MAX_TASKS, subject.records // EVENTS_A_TASK)
+    of_session = int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    return events.repartition(tasks, *ENTRY_KEY) if tasks > of_session else events
 
 
 def _of_entries(spark: SparkSession, read: _Read) -> list[DataFrame]:
