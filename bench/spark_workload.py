@@ -41,6 +41,7 @@ from postroom.ledger.format.layout import (
 from postroom.ledger.format.records import ArrivalFlag, RecordType
 from postroom.ledger.storage.disk import RealDisk
 from postroom.ledger.storage.events_image import EventsImage, encode_image, write_durably
+from postroom.ledger.verification.acceptance import accept
 from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
 
 ID_BYTES: Final = 36
@@ -308,7 +309,8 @@ def _blocks(records: Records) -> Iterator[SealedParts]:
 
 
 def make(folder: Path, events: int) -> int:
-    """A ledger of so many events, in sealed files and a journal; returns the last position."""
+    """A ledger of so many events, in sealed files and a journal that a superblock vouches for; returns the
+    last position."""
     out = Folder(folder)
     far = min(FAR_EVENTS, max(1, events // 20))  # in a small trial the far ends still come
     source = Source(pattern_of(min(FILE_EVENTS, max(1, events // 4)), far))
@@ -324,6 +326,7 @@ def make(folder: Path, events: int) -> int:
         out.seal(records.between(records.first_position, tail - 1))
     out.journal(records.between(tail, end))
     out.close()
+    accept(folder)
     return end
 
 

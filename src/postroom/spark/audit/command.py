@@ -44,7 +44,7 @@ def run_audit(options: AuditOptions, session: Session, show: Print = lambda word
     ledgers = inspect_ledgers(options.data, options.token)  # before seconds are spent on Spark's start
     subject = subject_of(ledgers, options.elsewhere)
     _show_cuts(subject, show)
-    with session(_records(subject)) as spark:
+    with session(subject.records) as spark:
         return _finish(spark, options, subject, events_of(spark, ledgers, options.token), show)
 
 
@@ -54,7 +54,7 @@ def _of_tables(options: AuditOptions, root: str, session: Session, show: Print) 
     found = tables.open_tables(root, options.table_format)
     subject = tables.subject_of_tables(found, options.elsewhere)
     _show_cuts(subject, show)
-    with session(_records(subject)) as spark:
+    with session(subject.records) as spark:
         events = tables.events_of_tables(spark, found, subject)
         return _finish(spark, options, subject, events, show, tables.refold(spark, found))
 
@@ -75,10 +75,6 @@ def _finish(
     finally:
         found.release()
     return found.result
-
-
-def _records(subject: Subject) -> int:
-    return sum(cut.position - cut.first_position + 1 for cut in subject.cuts)
 
 
 def _show_cuts(subject: Subject, show: Print) -> None:

@@ -36,7 +36,7 @@ from postroom.spark.audit.result import (
     Unproven,
     Violation,
 )
-from postroom.spark.audit.rows import COLUMNS, SCHEMA, is_act, is_refused
+from postroom.spark.audit.rows import COLUMNS, ENTRY_KEY, SCHEMA, is_act, is_refused
 from postroom.spark.audit.rules import CROSSING_VERDICTS, RULES
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Balance
@@ -49,6 +49,13 @@ Print = Callable[[str], None]
 
 MAX_LOST: Final = 200
 """So many messages that a channel lost are named; all are in the table `crossings`."""
+
+EVENTS_A_TASK: Final = 200_000
+"""So many events a task sorts and walks: with their columns about 100 MB, so that two tasks needn't spill in
+a heap of 1 GB."""
+
+MAX_TASKS: Final = 10_000
+"""More would cost more by their number than they save."""
 
 HOLDER_IDS: Final = 0x7FFF_FFFF
 """Above this the ids of holders may serve a second time; transactions can't be told apart then."""
@@ -100,6 +107,8 @@ class _Read:
     steps: DataFrame
     """Kept by Spark: those of entries and those of what was refused."""
     stepped: DataFrame
+    held: DataFrame
+    """Kept, too: those of entries that a transaction or batch has."""
     refused: DataFrame
     entries: DataFrame
     span: Mapping[str, Mapping[str, Any]]
@@ -136,7 +145,7 @@ def audit(
     crossed = _crossed(spark, subject, read)
     broken = [*_of_entries(spark, read), duplicates.duplicate_violations(again)]
     broken.append(violation_frame(spark, [one for balance in balances for one in balance.violations]))
-    kept = [read.steps, read.entries, again]
+    kept = [read.steps, read.held, read.entries, again]
     if crossed is not None:
         broken.append(crossings.crossing_violations(crossed))
         kept.append(crossed)
@@ -151,17 +160,28 @@ def audit(
 
 
 def _read(subject: Subject, events: DataFrame) -> _Read:
-    steps = stepping.steps(events.where(~is_act())).persist()
+    steps = stepping.steps(_by_entry(subject, events.where(~is_act()))).persist()
     stepped = steps.where(~is_refused())
+    held = stepping.held(stepped).persist()
     entries = stepping.lives(stepped).persist()
     first = by_ledger({cut.ledger_id: cut.first_position for cut in subject.cuts})
-    return _Read(steps, stepped, steps.where(is_refused()), entries, _spans(stepped, entries), first)
+    return _Read(steps, stepped, held, steps.where(is_refused()), entries, _spans(stepped, entries), first)
+
+
+def _by_entry(subject: Subject, events: DataFrame) -> DataFrame:
+    """The events in as many parts as they need, where Spark would make fewer of them."""
+    tasks = min(MAX_TASKS, subject.records // EVENTS_A_TASK)
+    of_session = int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    return events.repartition(tasks, *ENTRY_KEY) if tasks > of_session else events
 
 
 def _of_entries(spark: SparkSession, read: _Read) -> list[DataFrame]:
     """Breaches of the rules about entries and who holds them."""
     stepped, legal = read.stepped, sequences.legal_transitions(spark)
-    of_transactions = stepped.where(~F.col("ledger_id").isin(*read.reused)) if read.reused else stepped
+    held, assigned = (
+        rows.where(~F.col("ledger_id").isin(*read.reused)) if read.reused else rows
+        for rows in (read.held, stepped)
+    )
     # up to where checkpoints tell of older entries, as the rows say that they brought: a newer one may have
     # been made since the look
     carried_through = by_ledger({ledger: one["carried_through"] for ledger, one in read.span.items()})
@@ -169,9 +189,9 @@ def _of_entries(spark: SparkSession, read: _Read) -> list[DataFrame]:
     return [
         sequences.sequence_violations(stepped, legal, read.first, carried_through),
         families.family_violations(read.entries),
-        transactions.transaction_violations(of_transactions, last_time),
-        transactions.batch_violations(of_transactions, last_time),
-        transactions.assignment_violations(of_transactions),
+        transactions.transaction_violations(held, last_time),
+        transactions.batch_violations(held, last_time),
+        transactions.assignment_violations(assigned),
         order.order_violations(stepped),
     ]
 

@@ -6,7 +6,7 @@ without another. Nothing depends on the order or the partitions of the events.
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.spark.audit.rows import ENTRY_KEY, is_arrival, is_carried, is_refused
@@ -28,6 +28,13 @@ EVENT_COLUMNS: Final = (
 )
 """The columns of the events table that the audit reads."""
 
+_BY_ENTRY: Final = (*ENTRY_KEY, "position", "is_carried", "ordinal")
+_HELD: Final = (
+    *("queue", "time", "event", "to_state", "outcome", "holder_kind", "holder_id", "holder"),
+    *("before_to_state", "before_holder_kind", "before_holder_id", "is_last"),
+)
+"""What `held` has of a step, beside its place."""
+
 _BEFORE: Final = (
     *("epoch", "position", "ordinal", "time", "event"),
     *("to_state", "causes", "holder_kind", "holder_id"),
@@ -36,20 +43,16 @@ _BEFORE: Final = (
 
 def steps(events: DataFrame) -> DataFrame:
     """The events with what was before: ``before_…`` of the event before of that entry (null for its first),
-    ``is_last``, ``first_state``: how the entry begins, ``was_available``: whether it had been before,
-    ``entered``: where the transaction or batch that holds it after the event took it, ``entered_before``: the
-    same of the one that held it before.
+    ``is_last``, ``first_state``: how the entry begins, ``was_available``: whether it had been before.
 
     A carried row stands behind the events that its checkpoint covers. ``sender``, ``rank`` and ``birth`` are
     the arrival's producer, priority and due time, on every row. Of holders only branches of Spark sinks are
     named, and who sent what was refused. Rows of refused messages (`is_refused`) are steps of no entry.
     """
-    by_entry = Window.partitionBy(*ENTRY_KEY).orderBy("position", "is_carried", "ordinal")
-    so_far = by_entry.rowsBetween(Window.unboundedPreceding, 0)
-    earlier = by_entry.rowsBetween(Window.unboundedPreceding, -1)
     named = F.when((F.col("holder_kind") == "spark_branch") | is_refused(), F.col("holder"))
     with_holders = events.select(*EVENT_COLUMNS).withColumns({"holder": named, "is_carried": is_carried()})
-    beside = with_holders.select(
+    by_entry, so_far, earlier = _frames()
+    return with_holders.select(
         "*",
         *(F.lag(name).over(by_entry).alias(f"before_{name}") for name in _BEFORE),
         F.lead("position").over(by_entry).isNull().alias("is_last"),
@@ -62,13 +65,31 @@ def steps(events: DataFrame) -> DataFrame:
             "was_available"
         ),
     )
-    entered = F.last(F.when(is_held_after() & ~_stays(), F.col("position")), ignorenulls=True)
-    return beside.select(
-        "*", entered.over(so_far).alias("entered"), entered.over(earlier).alias("entered_before")
-    )
+
+
+def _frames() -> tuple[WindowSpec, WindowSpec, WindowSpec]:
+    """An entry's events in their order; those up to the row; those before it."""
+    by_entry = Window.partitionBy(*ENTRY_KEY).orderBy("position", "is_carried", "ordinal")
+    so_far = by_entry.rowsBetween(Window.unboundedPreceding, 0)
+    return by_entry, so_far, by_entry.rowsBetween(Window.unboundedPreceding, -1)
 
 
 # --- what transactions and batches hold -----------------------------------------------------------
+
+
+def held(stepped: DataFrame) -> DataFrame:
+    """The steps before or after which a transaction or batch has the entry, with ``entered``: where the one
+    that holds it after the event took it, ``entered_before``: the same of the one that held it before.
+
+    Needs no shuffle behind `steps`.
+    """
+    _, so_far, earlier = _frames()
+    entered = F.last(F.when(is_held_after() & ~_stays(), F.col("position")), ignorenulls=True)
+    return (
+        stepped.where(is_held_before() | is_held_after())
+        .select(*_BY_ENTRY, *_HELD)
+        .select("*", entered.over(so_far).alias("entered"), entered.over(earlier).alias("entered_before"))
+    )
 
 
 def is_held_before() -> Column:

@@ -39,6 +39,11 @@ class Subject:
         return [*self.unproven, *not_carried]
 
     @property
+    def records(self) -> int:
+        """How many positions the cuts span."""
+        return sum(cut.position - cut.first_position + 1 for cut in self.cuts)
+
+    @property
     def whole(self) -> set[str]:
         """Ids of the ledgers whose history begins at their beginning."""
         return {cut.ledger_id for cut in self.cuts if cut.opened_from == 0}

@@ -22,9 +22,10 @@ APPLIED: Final = ("release", "fail", "dead_letter", "discard")
 """Outcomes that a receiver gave within a local transaction: its commit applies them, a record each."""
 
 
-def stays(stepped: DataFrame) -> DataFrame:
-    """One row for each stay: kind, holder and name (of branches of Spark sinks), `entered`, `left` (null
-    while it lasts), `left_time` and `end`: committed, applied, rolled back, other (lost, say), or held."""
+def stays(held: DataFrame) -> DataFrame:
+    """One row for each stay, of `steps.held`: kind, holder and name (of branches of Spark sinks), `entered`,
+    `left` (null while it lasts), `left_time` and `end`: committed, applied, rolled back, other (lost, say),
+    or held."""
     columns = {
         "kind": (F.col("before_holder_kind"), F.col("holder_kind")),
         "holder": (F.col("before_holder_id"), F.col("holder_id")),
@@ -34,7 +35,7 @@ def stays(stepped: DataFrame) -> DataFrame:
         "left_time": (F.col("time"), F.lit(None).cast("timestamp")),
         "end": (_end(), F.lit("held")),
     }
-    return _both(stepped, leaves(), is_held_after(), columns)
+    return _both(held, leaves(), is_held_after(), columns)
 
 
 def _both(
@@ -61,7 +62,7 @@ def _end() -> Column:
     )
 
 
-def transaction_violations(stepped: DataFrame, last_time: Position) -> DataFrame:
+def transaction_violations(held: DataFrame, last_time: Position) -> DataFrame:
     """Every stay that breaks what its holder promises.
 
     A rollback may take several records, all of one moment; so an entry that is still held counts only when
@@ -70,7 +71,7 @@ def transaction_violations(stepped: DataFrame, last_time: Position) -> DataFrame
     holder = Window.partitionBy("ledger_id", "holder")
     is_committed, is_undone = F.col("end") == "committed", F.col("end") == "rolled back"
     applied = F.col("end").isin("committed", "applied")
-    together = stays(stepped).select(
+    together = stays(held).select(
         "*",
         F.min(F.when(is_committed, F.col("left"))).over(holder).alias("decided"),
         F.min(F.when(applied, F.col("left"))).over(holder).alias("applied"),
@@ -108,10 +109,10 @@ SINK_BRANCH: Final = r"(?:^|/)(\d+)-\d+-\d+-\d+@(.*)$"
 """In the name of a branch: its batch, and whose it is."""
 
 
-def batch_violations(stepped: DataFrame, last_time: Position) -> DataFrame:
+def batch_violations(held: DataFrame, last_time: Position) -> DataFrame:
     """Every branch that a commit has left undecided which decided for its batch, or for a later one, of its
     app. One row a branch: as many as there were attempts of tasks."""
-    of_sinks = stays(stepped).where((F.col("kind") == "spark_branch") & F.col("name").isNotNull())
+    of_sinks = stays(held).where((F.col("kind") == "spark_branch") & F.col("name").isNotNull())
     named = of_sinks.select(
         "*",
         F.regexp_extract("name", SINK_BRANCH, 1).cast("long").alias("batch"),

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.spark.audit import duplicates, order, steps
+from postroom.spark.audit import duplicates, order, run, steps
 from postroom.spark.audit.ledgers import inspect_ledgers
 from postroom.spark.audit.result import AuditResult, QueueSums, Verdict
 from postroom.spark.audit.rules import (
@@ -145,12 +145,14 @@ def test_ids_that_come_again_have_their_verdicts(result: AuditResult) -> None:
     assert result.duplicates["moved"] >= 1
 
 
+@pytest.mark.parametrize("fingerprints", [duplicates.MAX_FINGERPRINTS, 0])
 def test_long_lanes_and_windows_are_walked_in_pieces(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fingerprints: int
 ) -> None:
-    """What lies in different pieces is found as within one."""
+    """What lies in different pieces is found as within one, be there few ids that come again or many."""
     monkeypatch.setattr(order, "BUCKET_BITS", 1)
     monkeypatch.setattr(duplicates, "BUCKET_BITS", 1)
+    monkeypatch.setattr(duplicates, "MAX_FINGERPRINTS", fingerprints)
     (ledgers,) = inspect_ledgers([str(faulty(tmp_path / "faulty"))])
     stepped = steps.steps(events_of(spark, [ledgers])).persist()
     windows = [(ledgers.second.ledger_id, one.destination, one.size, one.since) for one in ledgers.windows]
@@ -163,6 +165,29 @@ def test_long_lanes_and_windows_are_walked_in_pieces(
         for rule in expected & {*ORDER_RULES, *DUPLICATE_RULES}
     }
     assert len(broken) == len({row["queue"] for row in broken})
+
+
+def test_only_arrivals_whose_id_comes_again_are_put_in_order(spark: SparkSession) -> None:
+    rows = [("a", 1, "once"), ("a", 1, "twice"), ("a", 1, "twice"), ("a", 2, "once"), ("b", 1, "once")]
+    came = spark.createDataFrame(rows, "ledger_id string, queue_id long, message_id string")
+    assert duplicates.repeated(came).collect() == [("a", 1, "twice")] * 2
+
+
+def test_many_events_are_walked_in_more_parts_with_the_same_result(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledgers = inspect_ledgers([str(faulty(tmp_path / "faulty"))])
+    subject = subject_of(ledgers)
+    with events_in_one(spark, ledgers) as events:
+        few = audit(spark, subject, events)
+        few.release()
+        tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1) + 1
+        monkeypatch.setattr(run, "EVENTS_A_TASK", subject.records // tasks)
+        many = audit(spark, subject, events)
+        parts = many.kept[0].rdd.getNumPartitions()
+        many.release()
+    assert parts >= tasks
+    assert many.result == few.result
 
 
 # --- history that is gone -------------------------------------------------------------------------
