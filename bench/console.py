@@ -51,6 +51,8 @@ PAINT_MS: Final = "() => performance.getEntriesByName('first-contentful-paint')[
 TIMES: Final = 7
 BODY_BYTES: Final = 1024
 PINGS: Final = 10_000
+SETTLED_S: Final = 5.0
+"""So long a browser is busy with a page that it has opened: what counts is what an open one costs."""
 
 
 @contextmanager
@@ -119,6 +121,7 @@ def consoles(browser: Browser, url: str) -> Iterator[None]:
         page.goto(url + path)
         if page.locator("[data-chart]").count():
             page.wait_for_selector("[data-samples]")
+    page.wait_for_timeout(SETTLED_S * 1e3)
     yield
     context.close()
 
