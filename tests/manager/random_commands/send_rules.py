@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from postroom.manager.kernel.errors import TransactionRolledBack
+from postroom.manager.kernel.errors import ManagerError, TransactionRolledBack
 from postroom.manager.queues.queue import Queue
 from tests.manager.random_commands.machine import (
     FAVOURED,
@@ -24,7 +24,7 @@ from tests.manager.random_commands.machine import (
 from tests.manager.random_commands.reference_consumers import BUCKETS
 from tests.manager.random_commands.reference_destination import PUT, Message, Place, TopicPlace
 from tests.manager.random_commands.reference_quotas import Waiting
-from tests.manager.world import MS
+from tests.manager.world import MS, a_head
 
 heads = st.fixed_dictionaries(
     {
@@ -35,6 +35,7 @@ heads = st.fixed_dictionaries(
         "message_id": st.sampled_from(["", "", "id 1", "id 2"]),
     }
 )
+NO_LINK = -1
 groups = st.sampled_from(["", "", *BUCKETS])
 sizes = st.integers(4, 60)
 numbers = st.integers(0, 2)
@@ -147,6 +148,32 @@ class Sending(Machine):
         self._send(self.world.manager.topic(name), topic, PUBLISHERS[client], message, head, within)
 
     locals().update(again(publish, 6))
+
+    @rule(
+        name=st.sampled_from([*TOPICS, *FAVOURED_TOPICS]),
+        head=heads,
+        number=numbers,
+        size=sizes,
+        client=st.sampled_from(list(PUBLISHERS)),
+    )
+    def publish_at_once(self, name: str, head: dict[str, Any], number: int, size: int, client: str) -> None:
+        """Without a link that could wait for room."""
+        name, now_us = self.chosen_topic(name), self.world.now_us
+        message = self.a_message(number, size, place=None, **head)
+        producer, topic = self.links[PUBLISHERS[client]], self.world.manager.topic(name)
+        token = self.world.new_token()
+        to, client = self.reference.topics[name], producer.container
+        waiting = Waiting(token, NO_LINK, to, message, client=client, at_once=True)
+        takers, answers = len(self.reference.takers(waiting)), self.reference.answers
+        self.reference.send(waiting)
+        try:
+            found = self.world.manager.publish(producer, topic, a_head(**head), message.body, now_us)
+        except ManagerError:
+            answers.rejected.remove(token)
+        else:
+            answers.accepted.remove(token)
+            assert found == takers
+        self.rest()
 
     @rule(name=st.sampled_from([*QUEUES, "attached", "attached"]), head=heads, delete=st.integers(0, 3))
     def attach(self, name: str, head: dict[str, Any], delete: int) -> None:
