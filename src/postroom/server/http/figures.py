@@ -24,17 +24,6 @@ MAX_SCANNED_QUEUES: Final = 10_000
 RARE_S: Final = 10.0
 MAX_SHARE: Final = 1 / 200
 """Of the time, at most, that sums over all queues take: with very many the broker is shown less often."""
-LISTED: Final = (
-    "messages_current",
-    "messages_pending",
-    "bytes_current",
-    "bytes_pending",
-    "consumers",
-    "blocked_sends",
-    "messages_received",
-    "messages_consumed",
-)
-"""Counters that lists of queues show."""
 _COUNTED: Final = ("messages_received", "messages_consumed")
 _RATES: Final = {name: f"{name}_per_s" for name in _COUNTED}
 
@@ -174,13 +163,22 @@ class Figures:
 
 
 def _row(queue: Queue) -> Attributes:
-    counters, switches = queue.statistics.snapshot(), queue.switches
+    """What lists of queues show; of a snapshot's counters these few, since lists go through all queues."""
+    counters, switches = queue.statistics, queue.switches
+    current, current_bytes = counters.current, counters.current_bytes
     return {
         "name": queue.name,
         "production_paused": switches.production_paused,
         "insertion_paused": switches.insertion_paused,
         "consumption_paused": switches.consumption_paused,
-        **{name: counters[name] for name in LISTED},
+        "messages_current": current,
+        "messages_pending": counters.depth - current,
+        "bytes_current": current_bytes,
+        "bytes_pending": counters.depth_bytes - current_bytes,
+        "consumers": counters.consumers,
+        "blocked_sends": counters.blocked,
+        "messages_received": counters.received,
+        "messages_consumed": counters.consumed,
     }
 
 

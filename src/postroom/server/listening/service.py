@@ -390,7 +390,7 @@ class Service:
         """If nothing has been written for a while, tell readers beside us that the last block is durable.
 
         If something has, whoever sends one message at a time is between two of them: that block would make
-        the next wait, and the next tells readers as well.
+        the next wait, and the next tells readers as well. Where the disk is short, the block may make room.
         """
         self._idle_timer = None
         self._watch_maintenance()
@@ -398,10 +398,10 @@ class Service:
         self.turns.go_on()
         if self._ledger.space_short:
             self.turns.schedule()  # the turn's end asks whether there is room again
-        busy = self._broker.durable_through != self._idle_from
-        if self.failure is None and self._broker.idle() and not busy:
+        busy, short = self._broker.durable_through != self._idle_from, self._ledger.space_short
+        if self.failure is None and self._broker.idle() and (short or not busy):
             self._guarded(self._mark_idle)
-        if busy or self._ledger.behind or self._ledger.space_short:
+        if busy or short or self._ledger.behind:
             self._wait_for_idle()  # nothing else would look again
 
     def _mark_idle(self) -> None:
