@@ -97,6 +97,41 @@ def test_folders_have_the_same_events(tmp_path: Path) -> None:
     assert of_active.equals(of_follower)
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_a_node_tells_too_early_is_no_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+) -> None:
+    """One that has just started again may have more of the log than it tells at first; what is gone for good
+    is told."""
+    monkeypatch.setattr(member_module, "RETRY_S", 0.001)
+    stream = Stream()
+    with engine_thread() as thread:
+        active = Unit(thread, stream, tmp_path / "a")
+        active.wait_until_active()
+        ledger = active.open_ledger()
+        work_on(ledger, begun(ledger), 20)
+        snapshot_at = stream.last
+        active.stop()
+        if is_lost:
+            monkeypatch.setattr(member_module, "CATCH_UP_S", 0.05)
+            del stream.entries[2:]
+        early = [snapshot_at - 1, snapshot_at - 1]
+        told = MemoryLog.last
+
+        async def last(log: MemoryLog) -> int:
+            return early.pop() if early else await told(log)
+
+        monkeypatch.setattr(MemoryLog, "last", last)
+        again = Unit(thread, stream, active.folder)
+        if is_lost:
+            with pytest.raises(MemberRefused, match="the engine has lost what it had acknowledged"):
+                again.wait_until_active()
+            return
+        again.wait_until_active()
+        assert not early
+        again.stop()
+
+
 def test_a_stale_active_is_told_at_its_next_append(tmp_path: Path) -> None:
     """It was silent for too long, and knows nothing of the claim since."""
     stream = Stream()

@@ -52,6 +52,8 @@ JITTER: Final = 0.3
 
 RETRY_S: Final = 1.0
 """So often an engine, or a copy, that isn't there is tried again."""
+CATCH_UP_S: Final = 10.0
+"""So long a node of the engine that has just started again may tell less of the log than it has."""
 MAX_COPIES: Final = 5
 """So many copies in a row, of which none was followed far, end a member."""
 FOLLOWED_ENTRIES: Final = 1000
@@ -299,7 +301,11 @@ class Member:
 
     async def _check_reach(self) -> None:
         """Whether the log has everything that comes behind what this folder has."""
-        has, first, last = self._order.sequence, await self._log.first(), await self._log.last()
+        has, last, until_s = self._order.sequence, await self._log.last(), time.monotonic() + CATCH_UP_S
+        while has > last and time.monotonic() < until_s:
+            await asyncio.sleep(RETRY_S)
+            last = await self._log.last()
+        first = await self._log.first()
         if has > last:
             raise MemberRefused(
                 f"{self._folder} has followed the log to entry {has}, and the log ends with entry {last}: the"
