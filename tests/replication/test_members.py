@@ -116,10 +116,10 @@ def test_what_a_node_tells_too_early_is_no_loss(
             monkeypatch.setattr(member_module, "CATCH_UP_S", 0.05)
             del stream.entries[2:]
         early = [snapshot_at - 1, snapshot_at - 1]
-        told = MemoryLog.last
+        true_last = MemoryLog.last
 
         async def last(log: MemoryLog) -> int:
-            return early.pop() if early else await told(log)
+            return early.pop() if early else await true_last(log)
 
         monkeypatch.setattr(MemoryLog, "last", last)
         again = Unit(thread, stream, active.folder)
