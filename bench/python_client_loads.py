@@ -12,7 +12,7 @@ import json
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 HOST: Final = "127.0.0.1"
@@ -277,7 +277,7 @@ async def nats_py(load: str, port: int, count: int, timer: Timer) -> None:
     await connection.close()
 
 
-CLIENTS: Final[dict[str, Callable[[str, int, int, Timer], Awaitable[None] | None]]] = {
+CLIENTS: Final[dict[str, Callable[[str, int, int, Timer], Coroutine[Any, Any, None] | None]]] = {
     "postroom-blocking": postroom_blocking,
     "postroom-asyncio": postroom_asyncio,
     "proton": proton,
@@ -292,7 +292,7 @@ def main() -> None:
     timer = Timer()
     running = CLIENTS[name](load, int(port), int(count), timer)
     if running is not None:
-        asyncio.run(running)  # type: ignore[arg-type]
+        asyncio.run(running)
     print(json.dumps({"seconds": timer.seconds, "cpu_s": timer.cpu_s}))
 
 

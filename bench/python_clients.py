@@ -18,7 +18,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -56,25 +56,14 @@ def is_here(library: str) -> bool:
 def ports(folder: Path, servers: set[str]) -> Iterator[dict[str, int]]:
     """Where each of these servers takes its clients."""
     found = {}
-    with Postroom(folder / "postroom") as ours:
-        found[OF_POSTROOM] = ours.port
+    with ExitStack() as stack:
+        found[OF_POSTROOM] = stack.enter_context(Postroom(folder / "postroom")).port
         if OF_NATS in servers:
-            with NatsCluster(folder / "nats", size=1) as nats:
-                found[OF_NATS] = nats.nodes[0].client_port
-                with _rabbitmq(folder, servers) as more:
-                    yield found | more
-        else:
-            with _rabbitmq(folder, servers) as more:
-                yield found | more
-
-
-@contextmanager
-def _rabbitmq(folder: Path, servers: set[str]) -> Iterator[dict[str, int]]:
-    if OF_RABBITMQ not in servers:
-        yield {}
-        return
-    with RabbitMQ(folder / "rabbitmq") as server:
-        yield {OF_RABBITMQ: server.port}
+            nats = stack.enter_context(NatsCluster(folder / "nats", size=1))
+            found[OF_NATS] = nats.nodes[0].client_port
+        if OF_RABBITMQ in servers:
+            found[OF_RABBITMQ] = stack.enter_context(RabbitMQ(folder / "rabbitmq")).port
+        yield found
 
 
 def run(client: str, load: str, port: int, messages: int) -> tuple[float, float]:

@@ -17,5 +17,6 @@ async def _follow_and_be_stopped(membership: Membership, ended: asyncio.Event) -
     return is_active
 
 
+# No signal from outside hits that moment: the process sends it to itself.
 Membership.follow = _follow_and_be_stopped  # type: ignore[method-assign]
 main()

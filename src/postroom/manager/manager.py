@@ -311,11 +311,7 @@ class QueueManager(ResourceManager):
     ) -> None:
         """It is whole: put it, answered as by `put`."""
         self.core.begin(now_us)
-        whole: Upload | None = upload
-        body: bytes | None = None
-        if not upload.chunks:
-            whole, body = None, b""
-        message = Message(head, body, whole)
+        message = Message(head, None, upload) if upload.chunks else Message(head, b"")
         answer = send.send(self.core, upload.producer, queue, message, sink, token, transaction)
         if answer in (send.REFUSED, send.DROPPED):
             abort(self.core, upload)

@@ -72,13 +72,6 @@ class Receiver(Protocol):
     def send_outcome(self, message: Message, state: DeliveryState) -> Awaitable[None]:
         """The outcome; IllegalStateException where it isn't the application's to say."""
 
-    def post_acknowledgement(self, message: Message, post: Post) -> bool:
-        """As `acknowledge`, by another thread than the loop's, where that waits for no answer, nor for other
-        consumers; else False, and nothing is told."""
-
-    def post_outcome(self, message: Message, state: DeliveryState, post: Post) -> bool:
-        """As `send_outcome`, likewise."""
-
     def check_open(self, message: Message) -> None:
         """Raises IllegalStateException where the outcome isn't the application's to say."""
 

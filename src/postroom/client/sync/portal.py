@@ -23,7 +23,8 @@ from postroom.client.aio import closable as aio
 from postroom.client.aio.consumer import MessageConsumer
 from postroom.client.durations import check_duration
 from postroom.client.exceptions import LOG, IllegalStateException, MessageFormatException
-from postroom.client.messages.base_message import DONE, Message, Post, Receiver
+from postroom.client.messages.base_message import DONE, Message, Receiver
+from postroom.client.sessions.deliveries import Deliveries
 
 T = TypeVar("T")
 Inner = TypeVar("Inner")
@@ -201,13 +202,13 @@ class Closable(Face[Closes]):
 
 def outside(portal: Portal, receiver: Receiver) -> Receiver:
     """A message may have it already: one that was received and sent on."""
-    return receiver if isinstance(receiver, Outside) else Outside(portal, receiver)
+    return Outside(portal, receiver) if isinstance(receiver, Deliveries) else receiver
 
 
 class Outside:
     """The receiver of a message, as the blocking face has it."""
 
-    def __init__(self, portal: Portal, inner: Receiver) -> None:
+    def __init__(self, portal: Portal, inner: Deliveries) -> None:
         self._portal = portal
         self._inner = inner
 
@@ -220,12 +221,6 @@ class Outside:
         if self._portal.is_running and self._inner.post_outcome(message, state, self._portal.post):
             return DONE
         return self._portal.wait_for(lambda: self._inner.send_outcome(message, state))
-
-    def post_acknowledgement(self, message: Message, post: Post) -> bool:
-        return self._inner.post_acknowledgement(message, post)
-
-    def post_outcome(self, message: Message, state: DeliveryState, post: Post) -> bool:
-        return self._inner.post_outcome(message, state, post)
 
     def check_open(self, message: Message) -> None:
         self._inner.check_open(message)

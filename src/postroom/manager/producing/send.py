@@ -105,9 +105,10 @@ def publish(core: Core, producer: Producer, topic: Topic, message: Message) -> i
         pool = _lacking(core, producer, topic, message)
         if pool is not None:
             refused = NO_ROOM, no_room_text(pool, message.size)
+    if refused is not None:
+        raise error_of(refused)
     takers = publication.count_takers(core, producer, topic, message)
-    if refused is None:
-        refused = publication.publish(core, producer, topic, message, None)
+    refused = publication.publish(core, producer, topic, message, None)
     if refused is not None:
         raise error_of(refused)
     return takers

@@ -1,6 +1,11 @@
 """Refusals over HTTP: a status, a word for programs, a line for people."""
 
 from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+
+PROBLEM_TYPE: Final = "application/problem+json"
+URN: Final = "urn:postroom:problem:"
 
 
 class Refusal(Exception):
@@ -13,3 +18,24 @@ class Refusal(Exception):
         self.status = status
         self.headers = dict(headers or {})
         self.body: dict[str, object] = {"error": error, "what": what, **more}
+
+
+def problem_details(refusal: Refusal, path: str) -> dict[str, object]:
+    """What RFC 9457 has of a request on that path that is refused."""
+    known = dict(refusal.body)
+    word, what = str(known.pop("error")), str(known.pop("what"))
+    return {
+        "type": URN + word,
+        "title": _title(refusal.status),
+        "status": refusal.status,
+        "detail": what,
+        "instance": path,
+        **known,
+    }
+
+
+def _title(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Refused"

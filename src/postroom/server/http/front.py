@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from postroom.server.http import follower_page
+from postroom.server.http.errors import PROBLEM_TYPE, Refusal, problem_details
 from postroom.server.http.health import READY_PATH, RETRY_S, GetReport, answer, as_json
 from postroom.server.status import Report
 
@@ -16,7 +17,6 @@ Handed = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 NOT_ACTIVE: Final = "not-active"
 JSON_TYPE: Final = "application/json"
-PROBLEM_TYPE: Final = "application/problem+json"
 API_PREFIX: Final = "/api/"
 
 
@@ -49,38 +49,26 @@ class Front:
         found = answer(path, report) if self._is_open else None
         if found is not None:
             return _Answer(found[0], JSON_TYPE, as_json(found[1]))
+        refusal = Refusal(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            NOT_ACTIVE,
+            f"the broker is {report['state']}",
+            **self._active(report),
+        )
         if path.startswith(API_PREFIX):
-            return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, PROBLEM_TYPE, self._problem(report, path))
+            return _Answer(refusal.status, PROBLEM_TYPE, as_json(problem_details(refusal, path)))
         if _is_browser(scope):
             health = answer(READY_PATH, report)
             assert health is not None
             page = follower_page.follower_page(report, health[1], self._names_active)
-            return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, follower_page.CONTENT_TYPE, page)
-        refusal = {"error": NOT_ACTIVE, "what": _what(report), **self._active(report)}
-        return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, JSON_TYPE, as_json(refusal))
-
-    def _problem(self, report: Report, path: str) -> bytes:
-        """As the API's own problem details (RFC 9457)."""
-        status = HTTPStatus.SERVICE_UNAVAILABLE
-        body = {
-            "type": f"urn:postroom:problem:{NOT_ACTIVE}",
-            "title": status.phrase,
-            "status": status.value,
-            "detail": _what(report),
-            "instance": path,
-            **self._active(report),
-        }
-        return as_json(body)
+            return _Answer(refusal.status, follower_page.CONTENT_TYPE, page)
+        return _Answer(refusal.status, JSON_TYPE, as_json(refusal.body))
 
     def _active(self, report: Report) -> dict[str, Any]:
         if not self._names_active or "active_member" not in report:
             return {}
         console = follower_page.console_among(report["active_urls"])
         return {"active_member": report["active_member"], "active_url": console}
-
-
-def _what(report: Report) -> str:
-    return f"the broker is {report['state']}"
 
 
 def _is_browser(scope: Scope) -> bool:

@@ -37,6 +37,7 @@ from postroom.server.links.addressing import Addressing
 from postroom.server.links.dynamic_nodes import dynamic_nodes_of
 from postroom.server.links.flow_control import pacing_of
 from postroom.server.links.incoming_message import Arriving, Unroutable
+from postroom.server.links.outcomes import accepted_runs
 from postroom.server.links.terminus import may_reject, send_timeout_ms
 
 if TYPE_CHECKING:
@@ -335,23 +336,11 @@ class IncomingLink(BoundLink):
     def accepted(self, first: int, last: int) -> None:
         self._unanswered -= last - first + 1
         if self._transaction_ids:
-            self._accepted_in_transactions(first, last)
+            for run_first, run_last, state in accepted_runs(self._transaction_ids, first, last):
+                self._answer(run_first, run_last, state)
         else:
             self._answer(first, last, ACCEPTED)
         self.grant()
-
-    def _accepted_in_transactions(self, first: int, last: int) -> None:
-        """One answer for all that follow one another in the same transaction, or in none."""
-        txn_id = self._transaction_ids.pop(first, None)
-        for token in range(first + 1, last + 1):
-            next_id = self._transaction_ids.pop(token, None)
-            if next_id != txn_id:
-                self._answer_accepted(first, token - 1, txn_id)
-                first, txn_id = token, next_id
-        self._answer_accepted(first, last, txn_id)
-
-    def _answer_accepted(self, first: int, last: int, txn_id: bytes | None) -> None:
-        self._answer(first, last, ACCEPTED if txn_id is None else TransactionalState(txn_id, ACCEPTED))
 
     def rejected(self, token: int, condition: str, description: str) -> None:
         if token == PRESETTLED:

@@ -1,4 +1,4 @@
-"""An outcome that a client has said, as the queue manager's verb."""
+"""An outcome that a client has said, as the queue manager's verb; and outcomes as a client is answered."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,15 @@ from mypy_extensions import i64
 from postroom.amqp.encoding.composite import Error
 from postroom.amqp.errors import INVALID_FIELD, AmqpError
 from postroom.amqp.extensions import REDELIVERY_DELAY
-from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Modified, Rejected, Released
+from postroom.amqp.frames.outcomes import (
+    ACCEPTED,
+    Accepted,
+    DeliveryState,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+)
 from postroom.manager.consuming.settlement import Modification
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.entry import Entry
@@ -66,3 +74,23 @@ def apply_outcome(
         given = state.error or Error("", "")
         description = given.description or ""
         manager.reject(consumer, entry, given.condition, description, now_us, token, transaction)
+
+
+def accepted_runs(
+    transaction_ids: dict[int, bytes], first: int, last: int
+) -> list[tuple[int, int, DeliveryState]]:
+    """One answer, (first, last, state), for all of these deliveries that follow one another in the same
+    transaction, or in none; their ids are taken out."""
+    runs: list[tuple[int, int, DeliveryState]] = []
+    txn_id = transaction_ids.pop(first, None)
+    for token in range(first + 1, last + 1):
+        next_id = transaction_ids.pop(token, None)
+        if next_id != txn_id:
+            runs.append((first, token - 1, _accepted_in(txn_id)))
+            first, txn_id = token, next_id
+    runs.append((first, last, _accepted_in(txn_id)))
+    return runs
+
+
+def _accepted_in(txn_id: bytes | None) -> DeliveryState:
+    return ACCEPTED if txn_id is None else TransactionalState(txn_id, ACCEPTED)

@@ -83,9 +83,9 @@ def repeated(came: DataFrame) -> DataFrame:
     found = counted.select("fingerprint").limit(MAX_FINGERPRINTS + 1).collect()
     if len(found) > MAX_FINGERPRINTS:
         return came
-    repeated = came.sparkSession.createDataFrame(found, "fingerprint long")
+    again = came.sparkSession.createDataFrame(found, "fingerprint long")
     beside = came.withColumn("fingerprint", fingerprint)
-    return beside.join(F.broadcast(repeated), "fingerprint", "left_semi").drop("fingerprint")
+    return beside.join(F.broadcast(again), "fingerprint", "left_semi").drop("fingerprint")
 
 
 def duplicate_violations(found: DataFrame) -> DataFrame:

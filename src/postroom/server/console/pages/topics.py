@@ -52,19 +52,20 @@ class PublishMessage(Action):
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         topic = await visit.manage("READ", TOPIC_TYPE, name)
-        number = topic["subscriptions"]
-        effects = (
-            f"{count(number)} subscription{'' if number == 1 else 's'} to {name} now: each whose selector "
-            "matches gets the message.",
-        )
+        to = _subscriptions(topic["subscriptions"])
+        effects = (f"{to} to {name} now: each whose selector matches gets the message.",)
         return Confirmation(f"Publish a message to {name}", effects, actions.MESSAGE_FIELDS)
 
     async def carry_out(self, visit: Visit, name: str, form: Mapping[str, str]) -> Outcome:
         message = encoded(actions.message_of(form))
         done = await visit.manage("PUBLISH", TOPIC_TYPE, name, {"message": message})
-        number = int(done["subscriptions"])
-        text = f"Published: 1 message, to {count(number)} subscription{'' if number == 1 else 's'}."
+        text = f"Published: 1 message, to {_subscriptions(done['subscriptions'])}."
         return Outcome(text, path_of("topics", name))
+
+
+def _subscriptions(number: int) -> str:
+    """So many, in words."""
+    return "1 subscription" if number == 1 else f"{count(number)} subscriptions"
 
 
 class DeleteTopic(Action):

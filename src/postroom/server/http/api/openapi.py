@@ -9,7 +9,7 @@ import msgspec
 from postroom import __version__
 from postroom.server.http.api.answers import Problem
 from postroom.server.http.api.operation import PREFIX, Operation
-from postroom.server.http.api.problems import PROBLEM_TYPE
+from postroom.server.http.errors import PROBLEM_TYPE
 
 OPENAPI_VERSION: Final = "3.1.0"
 REFERENCE: Final = "#/components/schemas/{name}"
