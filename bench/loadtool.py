@@ -12,7 +12,7 @@ from tools.peers.broker import LOOPBACK, ROOT, Broker, find_installed
 from tools.peers.nats_broker import NatsBroker
 
 AMQP_CLIENT, NATS_CLIENT = "loadclient", "natsclient"
-SHARED = ("options", "meter", "payload")
+SHARED = ("options", "meter", "payload", "bodies", "report")
 """Sources of the one that the other has, too."""
 PATIENCE_S = 30
 COMPILE_OPTIONS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")

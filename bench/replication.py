@@ -4,6 +4,7 @@ how long a take-over lasts."""
 from __future__ import annotations
 
 import asyncio
+import os
 import statistics
 import tempfile
 import time
@@ -54,12 +55,14 @@ async def _append(log: NatsLog) -> tuple[list[float], float]:
     try:
         last, small_us = 0, []
         for _ in range(SMALL):
+            small = os.urandom(SMALL_BYTES)
             begun = time.perf_counter()
-            last = await log.append(last, [bytes(SMALL_BYTES)])
+            last = await log.append(last, [small])
             small_us.append((time.perf_counter() - begun) * 1e6)
+        large = os.urandom(log.most_bytes)
         begun = time.perf_counter()
         for _ in range(LARGE):
-            last = await log.append(last, [bytes(log.most_bytes)])
+            last = await log.append(last, [large])
         return small_us, time.perf_counter() - begun
     finally:
         await log.close()

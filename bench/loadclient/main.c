@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "endpoint.h"
 #include "meter.h"
 #include "options.h"
 #include "payload.h"
+#include "report.h"
 #include "transact.h"
 
 #define POLL_LONGEST_MS 500
@@ -274,7 +274,7 @@ static void shut_down(struct load *l) {
 static void set_up(struct load *l) {
   struct options *o = &l->options;
   if (o->mode == MODE_PING) o->window = 1;
-  payload_init(&l->payload, o->body_bytes, o->id_bytes, o->run, o->sampled_one_in);
+  payload_init(&l->payload, o);
   seen_init(&l->seen, o->first);
   l->incoming = malloc(PAYLOAD_MAX_BODY + 4096);
   if (o->mode != MODE_RECEIVE) {
@@ -297,58 +297,15 @@ static void tear_down(struct load *l) {
   free(l->incoming);
 }
 
-static double cpu_s(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
-}
-
-static void print_string(const char *text) {
-  if (text == NULL) {
-    fputs("null", stdout);
-    return;
-  }
-  putchar('"');
-  for (; *text; text++) {
-    if (*text == '"' || *text == '\\') putchar('\\');
-    putchar((unsigned char)*text < ' ' ? ' ' : *text);
-  }
-  putchar('"');
-}
-
-static uint64_t missing(const struct load *l) {
-  uint64_t wanted = !l->receiver ? 0 : l->sender ? l->sent : l->options.messages;
-  return wanted > l->seen.distinct ? wanted - l->seen.distinct : 0;
-}
-
-/* Messages a second from the first that has come to the last. */
-static double arrival_rate(const struct load *l) {
-  double seconds = l->ended_s - l->first_arrival_s;
-  return l->received > 1 && seconds > 0 ? (double)(l->received - 1) / seconds : 0;
-}
-
-static void print_report(const struct load *l) {
-  double seconds = l->ended_s - l->started_s;
-  uint64_t moved = l->receiver ? l->received : l->accepted;
-  const struct histogram *h = &l->latency;
-  printf("{\"mode\": \"%s\", \"sent\": %lu, \"accepted\": %lu, \"refused\": %lu, \"received\": %lu, ", l->options.mode_name,
-         l->sent, l->accepted, l->refused, l->received);
-  printf("\"missing\": %lu, \"duplicates\": %lu, \"foreign\": %lu, \"out_of_order\": %lu, ", missing(l),
-         l->seen.duplicates, l->foreign, l->seen.out_of_order);
-  printf("\"seconds\": %.6f, \"rate\": %.1f, \"cpu_seconds\": %.3f, ", seconds, seconds > 0 ? (double)moved / seconds : 0,
-         cpu_s());
-  printf("\"arrival_rate\": %.1f, ", arrival_rate(l));
-  printf("\"latency_us\": {\"p50\": %.1f, \"p90\": %.1f, \"p99\": %.1f, \"max\": %.1f, \"mean\": %.1f}, ",
-         histogram_quantile_us(h, 0.5), histogram_quantile_us(h, 0.9), histogram_quantile_us(h, 0.99), h->max_s * 1e6,
-         h->count ? h->sum_s / (double)h->count * 1e6 : 0);
-  const struct histogram *c = &l->transact.latency;
-  printf("\"transactions\": %lu, \"transaction_rate\": %.1f, \"commit_us\": {\"p50\": %.1f, \"p99\": %.1f}, ",
-         l->transact.committed, seconds > 0 ? (double)l->transact.committed / seconds : 0, histogram_quantile_us(c, 0.5),
-         histogram_quantile_us(c, 0.99));
-  printf("\"proton\": \"%d.%d.%d\", \"error\": ", PN_VERSION_MAJOR, PN_VERSION_MINOR, PN_VERSION_POINT);
-  print_string(first_error(l));
-  puts("}");
+static bool report(const struct load *l) {
+  char library[32];
+  snprintf(library, sizeof library, "proton %d.%d.%d", PN_VERSION_MAJOR, PN_VERSION_MINOR, PN_VERSION_POINT);
+  return report_print(&(struct report){
+      .options = &l->options, .sent = l->sent, .accepted = l->accepted, .refused = l->refused, .received = l->received,
+      .foreign = l->foreign, .seen = &l->seen, .sends = l->sender, .receives = l->receiver, .started_s = l->started_s,
+      .ended_s = l->ended_s, .first_arrival_s = l->first_arrival_s, .latency = &l->latency,
+      .transactions = l->transact.committed, .commits = &l->transact.latency, .library = library,
+      .error = first_error(l)});
 }
 
 int main(int argc, char **argv) {
@@ -358,8 +315,7 @@ int main(int argc, char **argv) {
   wait_for_links(&load);
   if (!first_error(&load)) run_load(&load);
   if (!first_error(&load)) shut_down(&load);
-  bool good = !first_error(&load) && !load.refused && !load.foreign && !load.seen.duplicates && !missing(&load);
-  print_report(&load);
+  bool good = report(&load);
   tear_down(&load);
   return good ? 0 : 1;
 }

@@ -24,7 +24,8 @@ static const char USAGE[] =
     "  --seconds S                  stop sending or receiving after S seconds\n"
     "  --window N --credit N        unanswered messages allowed when sending; link credit when receiving (1000, 1000);\n"
     "                               credit of a relay counts messages that it has not accepted yet\n"
-    "  --body-bytes N               of each message (1024, at least 16)\n"
+    "  --body-bytes N               of each message (1024, at least 12)\n"
+    "  --random-bodies              bytes that no compression makes smaller (orders as JSON)\n"
     "  --id-bytes N                 message-id is a string of N characters (24 to 64; 0, the default: a ulong)\n"
     "  --sampled-one-in N           each message has a traceparent, one of N with the flag \"sampled\" (0: none has one)\n"
     "  --mixed-priorities           priorities 0 to 9 in turn\n"
@@ -43,7 +44,7 @@ static const char USAGE[] =
 enum { OPT_HOST = 256, OPT_PORT, OPT_ADDRESS, OPT_SEND_ADDRESS, OPT_RECEIVE_ADDRESS, OPT_MESSAGES, OPT_SECONDS,
        OPT_WINDOW, OPT_CREDIT, OPT_BODY_BYTES, OPT_ID_BYTES, OPT_MIXED, OPT_RATE, OPT_FIRST, OPT_RUN, OPT_USER,
        OPT_PASSWORD, OPT_CONTAINER, OPT_PATIENCE, OPT_OF, OPT_TRANSACTION, OPT_XA, OPT_SEND_PORT, OPT_VIRTUAL_HOST,
-       OPT_SAMPLED };
+       OPT_SAMPLED, OPT_RANDOM_BODIES };
 
 static const struct option LONG[] = {
     {"host", required_argument, NULL, OPT_HOST},
@@ -58,6 +59,7 @@ static const struct option LONG[] = {
     {"window", required_argument, NULL, OPT_WINDOW},
     {"credit", required_argument, NULL, OPT_CREDIT},
     {"body-bytes", required_argument, NULL, OPT_BODY_BYTES},
+    {"random-bodies", no_argument, NULL, OPT_RANDOM_BODIES},
     {"id-bytes", required_argument, NULL, OPT_ID_BYTES},
     {"sampled-one-in", required_argument, NULL, OPT_SAMPLED},
     {"mixed-priorities", no_argument, NULL, OPT_MIXED},
@@ -119,6 +121,7 @@ static void set_option(struct options *o, int option) {
     case OPT_WINDOW: o->window = (uint32_t)whole("--window", 1, 1u << 20); break;
     case OPT_CREDIT: o->credit = (uint32_t)whole("--credit", 1, 1u << 20); break;
     case OPT_BODY_BYTES: o->body_bytes = (uint32_t)whole("--body-bytes", PAYLOAD_MIN_BODY, PAYLOAD_MAX_BODY); break;
+    case OPT_RANDOM_BODIES: o->body = BODY_RANDOM; break;
     case OPT_ID_BYTES: o->id_bytes = (uint32_t)whole("--id-bytes", 0, PAYLOAD_MAX_ID); break;
     case OPT_SAMPLED: o->sampled_one_in = (uint32_t)whole("--sampled-one-in", 0, UINT32_MAX); break;
     case OPT_MIXED: o->mixed_priorities = true; break;

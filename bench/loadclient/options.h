@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "bodies.h"
+
 enum mode { MODE_SEND, MODE_RECEIVE, MODE_BOTH, MODE_PING, MODE_RELAY };
 
 struct options {
@@ -27,6 +29,7 @@ struct options {
   uint32_t window;
   uint32_t credit;
   uint32_t body_bytes;
+  enum body_kind body;
   uint32_t id_bytes; /* 0: ulong message id, otherwise a string of that length */
   uint32_t sampled_one_in; /* each message has a traceparent, and of so many one is sampled; 0: none has one */
   bool mixed_priorities;

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
+
 /* AMQP 1.0 part 1 (constructors) and part 3 (sections); only those that a broker sends with a plain message. */
 enum { SECTION_HEADER = 0x70, SECTION_DATA = 0x75, SECTION_FOOTER = 0x78 };
 enum { AMQP_DESCRIBED = 0x00, AMQP_SMALL_ULONG = 0x53, AMQP_ULONG = 0x80, AMQP_TRUE = 0x41, AMQP_UBYTE = 0x50,
@@ -60,29 +62,31 @@ static void set_trace(uint8_t *text, uint64_t sequence, bool sampled) {
   for (size_t digit = 15; digit-- > 0; sequence /= 10) text[19 + digit] = (uint8_t)('0' + sequence % 10);
 }
 
-void payload_init(struct payload *p, uint32_t body_bytes, uint32_t id_bytes, uint32_t run, uint32_t sampled_one_in) {
+void payload_init(struct payload *p, const struct options *o) {
   static const uint8_t HEADER[] = {AMQP_DESCRIBED, AMQP_SMALL_ULONG, SECTION_HEADER, AMQP_LIST8, 4, 2, AMQP_TRUE,
                                    AMQP_UBYTE, PAYLOAD_DEFAULT_PRIORITY};
   static const uint8_t DATA[] = {AMQP_DESCRIBED, AMQP_SMALL_ULONG, SECTION_DATA, AMQP_BINARY32};
-  p->id_bytes = id_bytes;
-  p->sampled_one_in = sampled_one_in;
+  p->id_bytes = o->id_bytes;
+  p->sampled_one_in = o->sampled_one_in;
+  p->run = o->run;
   p->trace_at = 0;
-  p->bytes = calloc(1, sizeof HEADER + 8 + 2 + PAYLOAD_MAX_ID + 76 + sizeof DATA + 4 + body_bytes);
+  p->bytes = calloc(1, sizeof HEADER + 8 + 2 + PAYLOAD_MAX_ID + 76 + sizeof DATA + 4 + o->body_bytes);
   memcpy(p->bytes, HEADER, sizeof HEADER);
   p->priority_at = sizeof HEADER - 1;
-  size_t at = put_properties(p, sizeof HEADER, run);
-  if (sampled_one_in > 0) at = put_trace(p, at, run);
+  size_t at = put_properties(p, sizeof HEADER, o->run);
+  if (o->sampled_one_in > 0) at = put_trace(p, at, o->run);
   memcpy(p->bytes + at, DATA, sizeof DATA);
-  put_u32(p->bytes + at + sizeof DATA, body_bytes);
+  put_u32(p->bytes + at + sizeof DATA, o->body_bytes);
   p->body_at = at + sizeof DATA + 4;
-  put_u32(p->bytes + p->body_at + 8, run);
-  for (uint32_t i = 12; i < body_bytes; i++) p->bytes[p->body_at + i] = (uint8_t)(i * 131 + (i >> 8));
-  p->size = p->body_at + body_bytes;
+  p->size = p->body_at + o->body_bytes;
+  bodies_init(&p->bodies, o->body, o->body_bytes);
 }
 
 void payload_set(struct payload *p, uint64_t sequence, uint8_t priority) {
   p->bytes[p->priority_at] = priority;
+  memcpy(p->bytes + p->body_at, bodies_at(&p->bodies, sequence), p->bodies.size);
   put_u64(p->bytes + p->body_at, sequence);
+  put_u32(p->bytes + p->body_at + 8, p->run);
   if (p->trace_at) set_trace(p->bytes + p->trace_at, sequence, sequence % p->sampled_one_in == 0);
   if (p->id_bytes == 0) {
     put_u64(p->bytes + p->id_at, sequence);
@@ -92,6 +96,7 @@ void payload_set(struct payload *p, uint64_t sequence, uint8_t priority) {
 }
 
 void payload_free(struct payload *p) {
+  bodies_free(&p->bodies);
   free(p->bytes);
   p->bytes = NULL;
 }

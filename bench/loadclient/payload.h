@@ -1,4 +1,4 @@
-/* The bytes of a message: built once, its numbers patched for each send; and read back to check what arrived. */
+/* The bytes of a message: built once, its numbers and body put in for each send; and read back to check what arrived. */
 #ifndef LOADCLIENT_PAYLOAD_H
 #define LOADCLIENT_PAYLOAD_H
 
@@ -6,8 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PAYLOAD_MIN_BODY 16
-#define PAYLOAD_MAX_BODY (1u << 20)
+#include "bodies.h"
+
+#define PAYLOAD_MIN_BODY 12
+#define PAYLOAD_MAX_BODY (100u << 20)
 #define PAYLOAD_MIN_ID 24
 #define PAYLOAD_MAX_ID 64
 #define PAYLOAD_DEFAULT_PRIORITY 4
@@ -22,9 +24,12 @@ struct payload {
   size_t trace_at; /* of the traceparent's text, 0: there is none */
   uint32_t sampled_one_in;
   uint32_t id_bytes;
+  uint32_t run;
+  struct bodies bodies;
 };
 
-void payload_init(struct payload *p, uint32_t body_bytes, uint32_t id_bytes, uint32_t run, uint32_t sampled_one_in);
+struct options;
+void payload_init(struct payload *p, const struct options *o);
 void payload_set(struct payload *p, uint64_t sequence, uint8_t priority);
 void payload_free(struct payload *p);
 

@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "../loadclient/meter.h"
 #include "../loadclient/options.h"
 #include "../loadclient/payload.h"
+#include "../loadclient/report.h"
 
 struct load {
   struct options options;
@@ -179,7 +179,7 @@ static void set_up(struct load *l) {
     fputs("natsclient: relay and transactions aren't there\n", stderr);
     exit(2);
   }
-  payload_init(&l->payload, o->body_bytes, 0, o->run, 0);
+  payload_init(&l->payload, o);
   seen_init(&l->seen, o->first);
   if (o->mode != MODE_RECEIVE) open_sender(l);
   if (o->mode == MODE_RECEIVE || o->mode == MODE_BOTH) open_receiver(l);
@@ -194,35 +194,14 @@ static void tear_down(struct load *l) {
   seen_free(&l->seen);
 }
 
-static uint64_t missing(const struct load *l) {
-  uint64_t wanted = !l->receiver ? 0 : l->sender ? l->sent : l->options.messages;
-  return wanted > l->seen.distinct ? wanted - l->seen.distinct : 0;
-}
-
-static double cpu_s(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
-}
-
-static void print_report(const struct load *l) {
-  double seconds = l->ended_s - l->started_s, arriving_s = l->ended_s - l->first_arrival_s;
-  uint64_t moved = l->receiver ? l->received : l->accepted;
-  const struct histogram *h = &l->latency;
-  const char *quote = l->error ? "\"" : "";
-  printf("{\"mode\": \"%s\", \"sent\": %lu, \"accepted\": %lu, \"refused\": %lu, \"received\": %lu, ", l->options.mode_name,
-         l->sent, l->accepted, l->refused, l->received);
-  printf("\"missing\": %lu, \"duplicates\": %lu, \"foreign\": %lu, \"out_of_order\": %lu, ", missing(l),
-         l->seen.duplicates, l->foreign, l->seen.out_of_order);
-  printf("\"seconds\": %.6f, \"rate\": %.1f, \"cpu_seconds\": %.3f, ", seconds, seconds > 0 ? (double)moved / seconds : 0,
-         cpu_s());
-  printf("\"arrival_rate\": %.1f, ", l->received > 1 && arriving_s > 0 ? (double)(l->received - 1) / arriving_s : 0);
-  printf("\"latency_us\": {\"p50\": %.1f, \"p90\": %.1f, \"p99\": %.1f, \"max\": %.1f, \"mean\": %.1f}, ",
-         histogram_quantile_us(h, 0.5), histogram_quantile_us(h, 0.9), histogram_quantile_us(h, 0.99), h->max_s * 1e6,
-         h->count ? h->sum_s / (double)h->count * 1e6 : 0);
-  printf("\"transactions\": 0, \"transaction_rate\": 0, \"nats\": \"%s\", \"error\": %s%s%s}\n", nats_GetVersion(), quote,
-         l->error ? l->error : "null", quote);
+static bool report(const struct load *l) {
+  char library[32];
+  snprintf(library, sizeof library, "nats %s", nats_GetVersion());
+  return report_print(&(struct report){
+      .options = &l->options, .sent = l->sent, .accepted = l->accepted, .refused = l->refused, .received = l->received,
+      .foreign = l->foreign, .seen = &l->seen, .sends = l->sender, .receives = l->receiver, .started_s = l->started_s,
+      .ended_s = l->ended_s, .first_arrival_s = l->first_arrival_s, .latency = &l->latency, .library = library,
+      .error = l->error});
 }
 
 int main(int argc, char **argv) {
@@ -230,8 +209,7 @@ int main(int argc, char **argv) {
   options_parse(&load.options, argc, argv);
   set_up(&load);
   if (load.error == NULL) run_load(&load);
-  bool good = !load.error && !load.refused && !load.foreign && !load.seen.duplicates && !missing(&load);
-  print_report(&load);
+  bool good = report(&load);
   tear_down(&load);
   return good ? 0 : 1;
 }
