@@ -66,12 +66,11 @@ from postroom.amqp.frames.performatives import (
     Source,
     Target,
     Transfer,
-    decode_performative,
-    encode_performative,
 )
 from postroom.amqp.frames.sasl import SaslFrame, SaslInit, SaslMechanisms, SaslOutcome, parse_plain, read_sasl
-from postroom.amqp.message.message_head import merge_annotations, read_annotations, scan_head, to_address
+from postroom.amqp.message.message_head import merge_annotations, scan_head, to_address
 from postroom.amqp.message.sections import Data, Header, Message, Properties, Sequence, Value, decode_message
+from tests.amqp.encoded import decode_performative, encode_performative, read_annotations
 
 ALLOWED = (DecodeError, FramingError, ProtocolHeaderError)
 MAX_INPUT_BYTES = 4096

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.model import tables
-from postroom.model.cells import KEPT, NOTED, READY, UNREACHABLE, Count, Move, Place, Refusal, Still
+from postroom.model.cells import KEPT, NOTED, READY, UNREACHABLE, Cell, Count, Move, Place, Refusal, Still
 from postroom.model.codes import (
     Event,
     HolderKind,
@@ -15,7 +15,7 @@ from postroom.model.codes import (
     State,
 )
 from postroom.model.holders import HOLDERS
-from postroom.model.lifecycle import CELLS, cell, cell_index, rows
+from postroom.model.lifecycle import CELLS, cell_index, rows
 
 TRIPLES = list(itertools.product(State, HolderKind, Event))
 EXISTING = rows()
@@ -31,6 +31,10 @@ ENDING = {
     Event.FORWARD: Outcome.FORWARDED,
 }
 """Events that end an entry wherever they do anything to one that exists."""
+
+
+def cell(state: State, holder: HolderKind, event: Event) -> Cell:
+    return CELLS[cell_index(state, holder, event)]
 
 
 def moves() -> list[tuple[State, HolderKind, Event, Move]]:

@@ -463,11 +463,6 @@ CELLS: Final = _spread()
 """Every cell, at `cell_index`."""
 
 
-def cell(state: State, holder_kind: HolderKind, event: Event) -> Cell:
-    """What ``event`` does to an entry in ``state`` that a ``holder_kind`` holds (NONE: nobody)."""
-    return CELLS[cell_index(state, holder_kind, event)]
-
-
 def rows() -> list[tuple[State, HolderKind]]:
     """The pairs (state, holder) that can exist, in the order of the table."""
     return [(state, holder) for state, holders, _ in _ROWS for holder in holders]

@@ -50,9 +50,8 @@ from postroom.amqp.frames.performatives import (
     Target,
     TransactionalState,
     Transfer,
-    decode_performative,
-    encode_performative,
 )
+from tests.amqp.encoded import decode_performative, encode_performative
 from tests.amqp.fuzz_codec import make_input
 from tests.amqp.strategies import dispositions, fields_of, performatives, transfers, uints
 

@@ -86,8 +86,6 @@ __all__ = [
     "Target",
     "TransactionalState",
     "Transfer",
-    "decode_performative",
-    "encode_performative",
     "read_performative",
 ]
 
@@ -231,22 +229,6 @@ class Close(Performative):
         f = FieldWriter()
         f.composite(self.error)
         f.finish(w, d.CLOSE)
-
-
-def encode_performative(performative: Performative) -> bytes:
-    """The encoding of one performative, as it stands in a frame; EncodeError for a field out of its range."""
-    w = BytesWriter()
-    performative.write(w)
-    return w.getvalue()
-
-
-def decode_performative(data: bytes, offset: int = 0) -> tuple[Performative, int]:
-    """The performative that begins at ``offset`` and the offset after it, where a transfer's payload
-    begins.
-    """
-    r = Reader(data, offset, len(data))
-    performative = read_performative(r)
-    return performative, r.pos
 
 
 def read_performative(r: Reader) -> Performative:

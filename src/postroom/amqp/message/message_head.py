@@ -12,7 +12,7 @@ from mypy_extensions import i64
 from postroom.amqp.encoding import constructors as c
 from postroom.amqp.encoding import descriptors as d
 from postroom.amqp.encoding.codec import encode
-from postroom.amqp.encoding.field_reader import Fields, read_descriptor, read_symbol_map
+from postroom.amqp.encoding.field_reader import Fields, read_descriptor
 from postroom.amqp.encoding.field_writer import FieldWriter
 from postroom.amqp.encoding.reader import Reader
 from postroom.amqp.encoding.types import MAX_UBYTE, Symbol
@@ -307,18 +307,6 @@ def _milliseconds(r: Reader, what: str) -> i64:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise r.fail(f"{what}: milliseconds expected, not negative")
     return min(value, _MAX_DELAY_MS)
-
-
-def read_annotations(stored: bytes) -> dict[object, object]:
-    """The message annotations that the stored sections begin with; empty when there are none.
-
-    ``stored`` are the bytes from ``bare_offset`` on.
-    """
-    r = Reader(stored, 0, len(stored))
-    r.context = "message"
-    if not stored or read_descriptor(r) != d.MESSAGE_ANNOTATIONS:
-        return {}
-    return read_symbol_map(r, "message-annotations")
 
 
 def merge_annotations(stored: bytes, patch: dict[object, object]) -> bytes:

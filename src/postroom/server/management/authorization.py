@@ -5,7 +5,7 @@ that there are; the reference prints it.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -427,10 +427,3 @@ def _shown(value: object) -> object:
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return [each[:MAX_ARGUMENT_CHARS] for each in value[:MAX_ARGUMENTS]]
     return f"({len(value)})" if isinstance(value, list | dict | bytes) else str(type(value).__name__)
-
-
-def described() -> Iterable[tuple[str, str, str, bool]]:
-    """Type, operation, what it needs and whether it is an act, of all there are: for the reference."""
-    for type, operations in RULES.items():
-        for operation, rule in operations.items():
-            yield type, operation, rule.words, rule.act
