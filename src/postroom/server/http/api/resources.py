@@ -1,6 +1,6 @@
 """The table of the API: each kind of thing, and what can be done with it.
 
-What stands here of messages is in `message_resources`; of the broker's files, sessions and streams in
+What stands here of messages is in `message_operations`; of the broker's files, sessions and streams in
 `broker_resources`.
 """
 
