@@ -20,20 +20,16 @@ from postroom.server.management.request import Attributes
 
 VIEW: Final = "view"
 MESSAGES, SETTINGS = "messages", "settings"
-SWITCHES: Final = ("production", "insertion", "consumption")
 ENDS: Final = (
     "consumed", "expired", "deleted", "purged", "moved", "dead_lettered", "redirected", "returned_to_sender",
     "forwarded", "discarded", "rolled_back", "lost",
 )  # fmt: skip
 
 
-class OneQueue(Page):
+class OneQueue(Page, path="/queues/{name:path}"):
     """One of them, by its name. ``?view=messages`` shows what is on it, ``?view=settings`` how it is set."""
 
-    path: ClassVar = "/queues/{name:path}"
-    section: ClassVar = "/queues"
     entity_type: ClassVar = QUEUE_TYPE
-    list_title: ClassVar = "Queues"
     actions: ClassVar[Sequence[Action]] = (
         actions.PutMessage(),
         actions.MoveMessages(),
@@ -51,7 +47,7 @@ class OneQueue(Page):
             "queue": queue,
             "actions": offered(self.actions, queue),
             "list_path": self.section,
-            "list_title": self.list_title,
+            "list_title": self.section[1:].capitalize(),
         }
         view = visit.parameter(VIEW)
         if view == MESSAGES:
@@ -97,7 +93,7 @@ def _series_of(name: str) -> str:
 
 def offered(known: Sequence[Action], queue: Attributes) -> list[Action]:
     """Those that make sense: nothing paused can't be resumed."""
-    is_paused = any(queue[f"{switch}_paused"] for switch in SWITCHES)
+    is_paused = any(queue[f"{switch}_paused"] for switch in actions.SWITCHES)
     return [each for each in known if is_paused or not isinstance(each, actions.Resume)]
 
 
