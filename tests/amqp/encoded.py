@@ -1,10 +1,11 @@
 """Parts of AMQP as bytes, and back."""
 
 from postroom.amqp.encoding import descriptors as d
+from postroom.amqp.encoding.composite import Performative
 from postroom.amqp.encoding.field_reader import read_descriptor, read_symbol_map
 from postroom.amqp.encoding.reader import Reader
 from postroom.amqp.encoding.writer import BytesWriter
-from postroom.amqp.frames.performatives import Performative, read_performative
+from postroom.amqp.frames.performatives import read_performative
 from postroom.amqp.message.trace_context import TraceContext
 
 

@@ -13,7 +13,7 @@ from postroom.model.channel import (
     check_connection,
     next_sequence,
 )
-from postroom.model.settings import record_of
+from postroom.model.settings import record_of, restored
 
 SENDER = ChannelDefinition("A.B", connection="amqp://b:5672", transmission_queue="B")
 RECEIVER = ChannelDefinition("A.B", type="receiver")
@@ -37,8 +37,8 @@ FOREIGN = ChannelDefinition(
 )
 def test_each_kind_of_channel_can_be(definition: ChannelDefinition) -> None:
     definition.check()
-    assert ChannelDefinition.from_record(definition.to_ledger()) == definition
-    assert ChannelDefinition.from_record(record_of(definition)) == definition
+    assert restored(ChannelDefinition, definition.to_ledger()) == definition
+    assert restored(ChannelDefinition, record_of(definition)) == definition
 
 
 @pytest.mark.parametrize(

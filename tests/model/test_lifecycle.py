@@ -32,6 +32,14 @@ ENDING = {
 }
 """Events that end an entry wherever they do anything to one that exists."""
 
+HELD_STATES = (
+    State.PUT_UNCONFIRMED,
+    State.LOCKED_FOR_BROWSE,
+    State.GET_UNCONFIRMED,
+    State.BROWSE_GET_UNCONFIRMED,
+)
+"""The states in which somebody holds the entry."""
+
 
 def cell(state: State, holder: HolderKind, event: Event) -> Cell:
     return CELLS[cell_index(state, holder, event)]
@@ -62,7 +70,7 @@ def test_the_table_names_each_pair_once() -> None:
 def test_a_state_is_held_or_free(state: State) -> None:
     holders = {holder for s, holder in EXISTING if s == state}
     assert holders
-    assert (HolderKind.NONE in holders) == (state not in tables.HELD_STATES)
+    assert (HolderKind.NONE in holders) == (state not in HELD_STATES)
     assert HolderKind.NONE not in holders or holders == {HolderKind.NONE}
 
 
@@ -77,7 +85,7 @@ def test_moves_lead_only_to_pairs_that_exist() -> None:
         where = (state.name, holder.name, event.name)
         if move.to == READY:
             assert move.holders == (), where
-        elif State(move.to) in tables.HELD_STATES:
+        elif State(move.to) in HELD_STATES:
             assert move.holders, where
             for after in move.holders:
                 assert (State(move.to), after) in EXISTING, where
@@ -171,7 +179,7 @@ def _check_rule(rule: str, what: Move | Refusal | Still) -> None:
 @pytest.mark.parametrize("event", [Event.EXPIRE, Event.DELETE])
 def test_held_entries_are_spared_but_for_the_locks_and_confirm_ids_of_mqe(event: Event) -> None:
     for state, holder in EXISTING:
-        if state in tables.HELD_STATES:
+        if state in HELD_STATES:
             at_once = holder in (HolderKind.CONFIRM_ID, HolderKind.BROWSE_LOCK)
             what = cell(state, holder, event)
             assert isinstance(what, Move) if at_once else what is NOTED

@@ -36,11 +36,6 @@ DELAYED_DELIVERY).
 DELIVERY_DELAY: Final = Symbol("x-opt-delivery-delay")
 """Message annotation: not to be delivered earlier than so many milliseconds after its arrival."""
 
-ORIGIN_QUEUE_MANAGER: Final = Symbol("x-opt-mqe-origin-qmgr")
-"""Message annotation: where the message was first put, half of MQ Everyplace's unique id."""
-ORIGIN_TIME: Final = Symbol("x-opt-mqe-time")
-"""Message annotation: the other half, a number that this queue manager gave to no other message."""
-
 MAX_ID_BYTES: Final = 0xFFFF
 """Message id, correlation id and group id: what the ledger's records have room for."""
 
@@ -48,7 +43,9 @@ _DELIVERY_TIME: Final = b"x-opt-delivery-time"
 _DELIVERY_DELAY: Final = b"x-opt-delivery-delay"
 _ELIGIBLE: Final = b"x-opt-dead-letter-eligible"
 _ORIGIN_QUEUE_MANAGER: Final = b"x-opt-mqe-origin-qmgr"
+"""Message annotation: where the message was first put, half of MQ Everyplace's unique id."""
 _ORIGIN_TIME: Final = b"x-opt-mqe-time"
+"""Message annotation: the other half, a number that this queue manager gave to no other message."""
 _REPORT: Final = b"x-opt-report"
 _MIN_TIME: Final = -0x8000_0000_0000_0000
 _MAX_TIME: Final = 0x7FFF_FFFF_FFFF_FFFF

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Final
 
 from starlette.responses import Response
 
+from postroom.manager.destinations.switches import SWITCHES
 from postroom.manager.kernel.options import QUEUE_SETTINGS
 from postroom.model.entity_types import QUEUE_TYPE
 from postroom.server.clock import wall_us
@@ -93,7 +94,7 @@ def _series_of(name: str) -> str:
 
 def offered(known: Sequence[Action], queue: Attributes) -> list[Action]:
     """Those that make sense: nothing paused can't be resumed."""
-    is_paused = any(queue[f"{switch}_paused"] for switch in actions.SWITCHES)
+    is_paused = any(queue[f"{switch}_paused"] for switch in SWITCHES)
     return [each for each in known if is_paused or not isinstance(each, actions.Resume)]
 
 
