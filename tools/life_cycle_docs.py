@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 from postroom.model.cells import READY, UNREACHABLE, Cell, Count, Move, Place, Refusal
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.model.holders import HOLDERS
-from postroom.model.lifecycle import cell, rows
+from postroom.model.lifecycle import CELLS, cell_index, rows
 
 DOCS = Path(__file__).parent.parent / "docs"
 LISTING = DOCS / "reference" / "life-cycle-cells.inc"
@@ -60,7 +60,7 @@ def _table(state: State, holder: HolderKind) -> str:
     ]
     unreachable = []
     for event in Event:
-        what = cell(state, holder, event)
+        what = CELLS[cell_index(state, holder, event)]
         if event == Event.NONE:
             continue
         if what is UNREACHABLE:
@@ -149,7 +149,7 @@ def edges() -> dict[tuple[State, State], list[Event]]:
     found: dict[tuple[State, State], list[Event]] = {}
     for state, holder in rows():
         for event in Event:
-            what = cell(state, holder, event)
+            what = CELLS[cell_index(state, holder, event)]
             if isinstance(what, Move):
                 for to in _targets(what):
                     events = found.setdefault((state, to), [])

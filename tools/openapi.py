@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from postroom.server.http.api.coverage import NOT_OFFERED
+from postroom.model.entity_types import BRANCH_TYPE, SINK_TYPE, SPARK_SUBSCRIPTION_TYPE
 from postroom.server.http.api.openapi import description
 from postroom.server.http.api.operation import PREFIX
 from postroom.server.http.api.routes import all_operations
@@ -18,6 +18,18 @@ from postroom.server.http.api.routes import all_operations
 REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
 UNVERSIONED: Final = "0"
 """In place of the version: the description changes with what it describes alone."""
+
+_XA: Final = "of a transaction manager, which speaks AMQP in the session that works on the branch"
+_SINK: Final = "of a task of Spark's sink, whose messages come over the same connection"
+_SPARK: Final = "of a streaming query, which says by it what its checkpoint has"
+
+NOT_OFFERED: Final[Mapping[tuple[str, str], str]] = {
+    **{(BRANCH_TYPE, each): _XA for each in ("END", "PREPARE", "COMMIT", "ROLLBACK", "RECOVER", "FORGET")},
+    **{(SINK_TYPE, each): _SINK for each in ("BEGIN", "SEAL", "ROLLBACK", "COMMIT")},
+    **{(SPARK_SUBSCRIPTION_TYPE, each): _SPARK for each in ("PLAN", "REGISTER", "CONFIRM")},
+}
+"""Which operations of the management node the API doesn't offer, and why, by type and operation. A test
+compares it with all."""
 
 
 def written() -> Mapping[str, str]:

@@ -6,7 +6,7 @@
 import sys
 from pathlib import Path
 
-from postroom.server.management.authorization import described
+from postroom.server.management.authorization import RULES
 
 FILE = Path(__file__).parent.parent / "docs" / "reference" / "rights.inc"
 
@@ -14,8 +14,9 @@ FILE = Path(__file__).parent.parent / "docs" / "reference" / "rights.inc"
 def written() -> str:
     """The table as it is to be."""
     lines = ["| type | operation | needs | an act |", "|---|---|---|---|"]
-    for type, operation, words, act in described():
-        lines.append(f"| `{type}` | `{operation}` | {words} | {'yes' if act else '–'} |")
+    for type, operations in RULES.items():
+        for operation, rule in operations.items():
+            lines.append(f"| `{type}` | `{operation}` | {rule.words} | {'yes' if rule.act else '–'} |")
     return "\n".join(lines) + "\n"
 
 

@@ -18,7 +18,7 @@ from uuid import UUID
 from librt.strings import BytesWriter
 
 from postroom.amqp.encoding.codec import decode, encode
-from postroom.amqp.encoding.composite import Error
+from postroom.amqp.encoding.composite import Error, Performative
 from postroom.amqp.encoding.reader import Reader
 from postroom.amqp.encoding.types import (
     AmqpType,
@@ -45,33 +45,20 @@ from postroom.amqp.frames.frames import (
     write_sasl_frame,
 )
 from postroom.amqp.frames.outcomes import (
+    ACCEPTED,
     Modified,
     Received,
     Rejected,
     TransactionalState,
     decode_declare_or_discharge,
 )
-from postroom.amqp.frames.performatives import (
-    ACCEPTED,
-    Attach,
-    Begin,
-    Close,
-    Coordinator,
-    Detach,
-    Disposition,
-    End,
-    Flow,
-    Open,
-    Performative,
-    Source,
-    Target,
-    Transfer,
-    decode_performative,
-    encode_performative,
-)
+from postroom.amqp.frames.performatives import Attach, Begin, Close, Detach, End, Open
 from postroom.amqp.frames.sasl import SaslFrame, SaslInit, SaslMechanisms, SaslOutcome, parse_plain, read_sasl
-from postroom.amqp.message.message_head import merge_annotations, read_annotations, scan_head, to_address
+from postroom.amqp.frames.termini import Coordinator, Source, Target
+from postroom.amqp.frames.transfers import Disposition, Flow, Transfer
+from postroom.amqp.message.message_head import merge_annotations, scan_head, to_address
 from postroom.amqp.message.sections import Data, Header, Message, Properties, Sequence, Value, decode_message
+from tests.amqp.encoded import decode_performative, encode_performative, read_annotations
 
 ALLOWED = (DecodeError, FramingError, ProtocolHeaderError)
 MAX_INPUT_BYTES = 4096

@@ -4,7 +4,7 @@ import math
 
 from hypothesis import strategies as st
 
-from postroom.amqp.encoding.composite import Error
+from postroom.amqp.encoding.composite import Error, Performative
 from postroom.amqp.encoding.types import (
     AmqpType,
     Array,
@@ -33,22 +33,9 @@ from postroom.amqp.frames.outcomes import (
     Released,
     TransactionalState,
 )
-from postroom.amqp.frames.performatives import (
-    Attach,
-    Begin,
-    Close,
-    Coordinator,
-    Detach,
-    Disposition,
-    End,
-    Flow,
-    Open,
-    Performative,
-    Source,
-    Target,
-    Transfer,
-)
-from postroom.amqp.frames.termini import EXPIRY_POLICIES
+from postroom.amqp.frames.performatives import Attach, Begin, Close, Detach, End, Open
+from postroom.amqp.frames.termini import EXPIRY_POLICIES, Coordinator, Source, Target
+from postroom.amqp.frames.transfers import Disposition, Flow, Transfer
 from postroom.amqp.message.sections import Data, Header, Message, Properties, Sequence, Value
 
 ubytes = st.integers(0, 2**8 - 1)

@@ -9,9 +9,9 @@ import pytest
 from postroom.amqp.encoding.codec import decode_all
 from postroom.amqp.errors import AmqpError, DecodeError, FramingError, ProtocolHeaderError
 from postroom.amqp.frames.frames import FRAME_TYPE_SASL, FrameDecoder
-from postroom.amqp.frames.performatives import decode_performative
 from postroom.amqp.frames.sasl import parse_plain
 from postroom.amqp.message.message_head import scan_head
+from tests.amqp.encoded import decode_performative
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "wire-types.md"
 

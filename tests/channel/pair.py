@@ -17,8 +17,8 @@ from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.outcomes import ACCEPTED
-from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.frames.sasl import ANONYMOUS
+from postroom.amqp.frames.termini import Source, Target
 from postroom.amqp.message.sections import Header, Message, Value, decode_message
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions

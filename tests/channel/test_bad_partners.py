@@ -10,7 +10,7 @@ from postroom.amqp.engine.events import DispositionReceived, LinkAttached, LinkD
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
-from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import Source, Target
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Header, Message, Value
 from postroom.channel import wire

@@ -101,7 +101,7 @@ class Scene:
         assert set(found) == set(range(self.sent)), (self.own.state(CHANNEL), self.own.reason(CHANNEL))
         assert not once or set(found.values()) <= {1}
         assert self.origin.manager.queues[THERE if self.sending else SOURCE].is_empty()
-        assert not self.own.manager.channels.find(CHANNEL).batches
+        assert not self.own.manager.channels.by_name[CHANNEL].batches
 
 
 @pytest.mark.parametrize("sending", [True, False])

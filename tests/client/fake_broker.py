@@ -10,15 +10,17 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from postroom.amqp import Connection, ConnectionOptions
+from postroom.amqp.encoding.composite import Error
 from postroom.amqp.engine import events
+from postroom.amqp.engine.connection import Connection
 from postroom.amqp.engine.link import Link
+from postroom.amqp.engine.options import ConnectionOptions
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState
-from postroom.amqp.frames.performatives import Coordinator, Error
 from postroom.amqp.frames.sasl import ANONYMOUS, PLAIN
+from postroom.amqp.frames.termini import Coordinator
 from postroom.client.aio import Connection as ClientConnection
 from postroom.client.aio import ConnectionFactory
 from tests.certificates import Certificate

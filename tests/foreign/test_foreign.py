@@ -186,7 +186,7 @@ def test_artemis_drops_what_it_has_had_by_its_own_property(artemis: Artemis) -> 
     with BrokerThread(scene.config(sending(partner.url, partner))) as postroom:
         scene.send(postroom.url, f"orders@{TRANSMISSION}", twins)
         postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].is_empty())
-        postroom.wait_until(lambda one: not one.manager.channels.find(scene.CHANNEL).batches)
+        postroom.wait_until(lambda one: not one.manager.channels.by_name[scene.CHANNEL].batches)
         assert [message.body for message in partner.receive(count_of(2))] == [0, 2]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
-from postroom.ledger.storage.writer import InlineWriter
+from tests.ledger.inline_writer import InlineWriter
 from tests.ledger.workload import START_US, Workload
 from tests.simulation.disk import SimDisk
 

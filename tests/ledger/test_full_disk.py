@@ -16,8 +16,8 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import MIB, SMALLEST_VOLUME_BYTES, LedgerOptions, fitted
 from postroom.ledger.storage.body_requests import BodyPlace
 from postroom.ledger.storage.events_image import load_image
-from postroom.ledger.storage.writer import InlineWriter
 from tests.ledger.entry_records import ACQUIRE, CONFIRM, arrival_of
+from tests.ledger.inline_writer import InlineWriter
 from tests.ledger.workload import START_US, entries_of
 from tests.simulation.disk import PowerLost, SimDisk
 

@@ -20,10 +20,10 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.body_requests import BodyPlace
 from postroom.ledger.storage.disk import RealDisk, RealFile
-from postroom.ledger.storage.writer import InlineWriter
 from postroom.testing.disk import MemoryFile
 from tests.ledger import entry_records
 from tests.ledger.histories import opened
+from tests.ledger.inline_writer import InlineWriter
 from tests.ledger.workload import START_US, Workload, assert_bodies, assert_recovered
 from tests.simulation.disk import SimDisk, SimFile
 

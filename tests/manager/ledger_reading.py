@@ -1,11 +1,17 @@
 """What readers make of a queue manager's ledger."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from postroom.ledger.reading.message_log import LogRecord, MessageLog, everything
+from postroom.ledger.reading.message_log import LogRecord, MessageLog
 from postroom.ledger.reading.reader import LedgerReader
 from tests.manager.over_ledger import LedgerWorld
+
+
+def everything(definition: Mapping[str, Any], event: str) -> bool:
+    """`Wants` for all destinations."""
+    return True
 
 
 def written(world: LedgerWorld, folder: Path) -> Path:

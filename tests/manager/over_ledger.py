@@ -9,11 +9,11 @@ from postroom.ledger.options import LedgerOptions
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.recovery.recovered import Recovered
 from postroom.ledger.storage.body_requests import Body, BodyPlace
-from postroom.ledger.storage.writer import InlineWriter
 from postroom.ledger.verification.verification import verify
 from postroom.manager.kernel.effects import IdRead
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.manager import QueueManager
+from tests.ledger.inline_writer import InlineWriter
 from tests.manager.world import World
 from tests.simulation.disk import SimDisk
 

@@ -13,6 +13,7 @@ from postroom.model.channel import (
     check_connection,
     next_sequence,
 )
+from postroom.model.settings import record_of, restored
 
 SENDER = ChannelDefinition("A.B", connection="amqp://b:5672", transmission_queue="B")
 RECEIVER = ChannelDefinition("A.B", type="receiver")
@@ -36,8 +37,8 @@ FOREIGN = ChannelDefinition(
 )
 def test_each_kind_of_channel_can_be(definition: ChannelDefinition) -> None:
     definition.check()
-    assert ChannelDefinition.from_record(definition.to_ledger()) == definition
-    assert ChannelDefinition.from_record(definition.to_record()) == definition
+    assert restored(ChannelDefinition, definition.to_ledger()) == definition
+    assert restored(ChannelDefinition, record_of(definition)) == definition
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_a_name_has_the_characters_of_mq_and_at_most_20(name: str) -> None:
 
 def test_the_ledger_holds_what_is_not_usual() -> None:
     assert RECEIVER.to_ledger() == {"name": "A.B", "type": "receiver"}
-    assert set(RECEIVER.to_record()) == {each.name for each in fields(ChannelDefinition)}
+    assert set(record_of(RECEIVER)) == {each.name for each in fields(ChannelDefinition)}
 
 
 def test_sequence_numbers_begin_again_at_one() -> None:

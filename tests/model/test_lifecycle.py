@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.model import tables
-from postroom.model.cells import KEPT, NOTED, READY, UNREACHABLE, Count, Move, Place, Refusal, Still
+from postroom.model.cells import KEPT, NOTED, READY, UNREACHABLE, Cell, Count, Move, Place, Refusal, Still
 from postroom.model.codes import (
     Event,
     HolderKind,
@@ -15,7 +15,7 @@ from postroom.model.codes import (
     State,
 )
 from postroom.model.holders import HOLDERS
-from postroom.model.lifecycle import CELLS, cell, cell_index, rows
+from postroom.model.lifecycle import CELLS, cell_index, rows
 
 TRIPLES = list(itertools.product(State, HolderKind, Event))
 EXISTING = rows()
@@ -31,6 +31,18 @@ ENDING = {
     Event.FORWARD: Outcome.FORWARDED,
 }
 """Events that end an entry wherever they do anything to one that exists."""
+
+HELD_STATES = (
+    State.PUT_UNCONFIRMED,
+    State.LOCKED_FOR_BROWSE,
+    State.GET_UNCONFIRMED,
+    State.BROWSE_GET_UNCONFIRMED,
+)
+"""The states in which somebody holds the entry."""
+
+
+def cell(state: State, holder: HolderKind, event: Event) -> Cell:
+    return CELLS[cell_index(state, holder, event)]
 
 
 def moves() -> list[tuple[State, HolderKind, Event, Move]]:
@@ -58,7 +70,7 @@ def test_the_table_names_each_pair_once() -> None:
 def test_a_state_is_held_or_free(state: State) -> None:
     holders = {holder for s, holder in EXISTING if s == state}
     assert holders
-    assert (HolderKind.NONE in holders) == (state not in tables.HELD_STATES)
+    assert (HolderKind.NONE in holders) == (state not in HELD_STATES)
     assert HolderKind.NONE not in holders or holders == {HolderKind.NONE}
 
 
@@ -73,7 +85,7 @@ def test_moves_lead_only_to_pairs_that_exist() -> None:
         where = (state.name, holder.name, event.name)
         if move.to == READY:
             assert move.holders == (), where
-        elif State(move.to) in tables.HELD_STATES:
+        elif State(move.to) in HELD_STATES:
             assert move.holders, where
             for after in move.holders:
                 assert (State(move.to), after) in EXISTING, where
@@ -167,7 +179,7 @@ def _check_rule(rule: str, what: Move | Refusal | Still) -> None:
 @pytest.mark.parametrize("event", [Event.EXPIRE, Event.DELETE])
 def test_held_entries_are_spared_but_for_the_locks_and_confirm_ids_of_mqe(event: Event) -> None:
     for state, holder in EXISTING:
-        if state in tables.HELD_STATES:
+        if state in HELD_STATES:
             at_once = holder in (HolderKind.CONFIRM_ID, HolderKind.BROWSE_LOCK)
             what = cell(state, holder, event)
             assert isinstance(what, Move) if at_once else what is NOTED

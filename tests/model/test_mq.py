@@ -59,7 +59,7 @@ def test_what_may_pass_by_itself_is_transient() -> None:
     transient = {reason for reason in Reason if mq.is_transient(reason)}
     assert transient == {2051, 2053, 2056, 2071}
     assert not any(mq.is_transient(feedback) for feedback in Feedback)
-    assert mq.Undelivered(Reason.Q_FULL, "Q", "QM", "").transient
+    assert mq.is_transient(mq.Undelivered(Reason.Q_FULL, "Q", "QM", "").reason)
 
 
 def test_numbers_have_names() -> None:

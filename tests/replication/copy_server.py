@@ -3,11 +3,11 @@
 import http.server
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from postroom.ledger.copying.archive import archive_bytes, archive_pieces
-from postroom.ledger.copying.frozen import frozen
+from postroom.ledger.copying.frozen import freeze
 from postroom.replication.copying import COPY_PATH
 from postroom.replication.folder_state import BESIDE
 
@@ -48,7 +48,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._refuse(401)
         if self.server.refusals:
             return self._refuse(self.server.refusals.pop(0))
-        with frozen(self.server.folder, BESIDE) as found:
+        with closing(freeze(self.server.folder, BESIDE)) as found:
             self.server.frozen.set()
             self.server.goes_on.wait()
             self.send_response(200)

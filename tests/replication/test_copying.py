@@ -4,7 +4,7 @@ import asyncio
 import io
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import nats as nats_client
@@ -13,7 +13,7 @@ from tools.peers.nats import NatsCluster
 
 from postroom.client import ConnectionFactory, Message
 from postroom.ledger.copying.archive import archive_pieces, unpack
-from postroom.ledger.copying.frozen import frozen
+from postroom.ledger.copying.frozen import freeze
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.verification.verification import Severity, verify
@@ -58,7 +58,7 @@ def copier(thread: EngineThread, stream: Stream, folder: Path, *urls: str) -> Un
 def copy(folder: Path, to: Path) -> None:
     """Beside its writer."""
     to.mkdir()
-    with frozen(folder, BESIDE) as found:
+    with closing(freeze(folder, BESIDE)) as found:
         unpack(io.BytesIO(b"".join(read() for read in archive_pieces(found))), to, BESIDE)
 
 

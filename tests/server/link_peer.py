@@ -4,7 +4,7 @@ from postroom.amqp.engine.events import LinkDetached, TransferReceived
 from postroom.amqp.engine.link import Link
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
-from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import Source, Target
 from postroom.amqp.message.sections import Data, Message
 from tests.server.peers import EnginePeer
 

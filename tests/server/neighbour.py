@@ -3,8 +3,10 @@
 from postroom.amqp.engine.connection import Connection
 from postroom.amqp.engine.options import ConnectionOptions
 from postroom.amqp.frames.outcomes import ACCEPTED
-from postroom.amqp.frames.performatives import SENDER, Attach, Source, Target
+from postroom.amqp.frames.performatives import Attach
 from postroom.amqp.frames.sasl import ANONYMOUS
+from postroom.amqp.frames.termini import Source, Target
+from postroom.amqp.frames.transfers import SENDER
 from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.server.connection.broker import Broker
 

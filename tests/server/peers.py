@@ -7,13 +7,14 @@ from typing import Self, TypeVar
 
 from librt.strings import BytesWriter
 
+from postroom.amqp.encoding.composite import Performative
 from postroom.amqp.engine.connection import Connection
 from postroom.amqp.engine.events import SessionBegun
 from postroom.amqp.engine.options import ConnectionOptions
 from postroom.amqp.engine.session import Session
 from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.frames import AMQP_HEADER, FrameDecoder, write_frame
-from postroom.amqp.frames.performatives import Begin, Close, Open, Performative
+from postroom.amqp.frames.performatives import Begin, Close, Open
 
 TIMEOUT_S = 15.0
 READ_BYTES = 65536

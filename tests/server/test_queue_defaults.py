@@ -18,8 +18,8 @@ from proton import UNDESCRIBED, Array, Data, Message, symbol
 from proton.reactor import Copy, LinkOption
 from proton.utils import BlockingConnection, LinkDetached
 
+from postroom.amqp.encoding.composite import Error
 from postroom.amqp.frames.outcomes import ACCEPTED, Rejected, TransactionalState
-from postroom.amqp.frames.performatives import Error
 from postroom.client import (
     AcknowledgeMode,
     Connection,

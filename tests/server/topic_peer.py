@@ -1,8 +1,7 @@
 """What a peer that drives the engine does with topics and their subscriptions."""
 
 from postroom.amqp.engine.receiver import ReceiverLink
-from postroom.amqp.frames.performatives import Source, Target
-from postroom.amqp.frames.termini import EXPIRY_NEVER
+from postroom.amqp.frames.termini import EXPIRY_NEVER, Source, Target
 from postroom.amqp.message.sections import Data, Header, Message
 from tests.server.link_peer import detached, sending
 from tests.server.peers import EnginePeer

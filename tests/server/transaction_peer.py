@@ -17,7 +17,7 @@ from postroom.amqp.frames.outcomes import (
     Rejected,
     TransactionalState,
 )
-from postroom.amqp.frames.performatives import Coordinator, Source, Target
+from postroom.amqp.frames.termini import Coordinator, Source, Target
 from postroom.amqp.message.sections import Data, Header, Message, Properties, Value, decode_message
 from postroom.model.xa import XaCode, Xid
 from tests.server.harness import BrokerThread

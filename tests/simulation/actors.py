@@ -28,7 +28,7 @@ from postroom.amqp.frames.outcomes import (
     Released,
     TransactionalState,
 )
-from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import Source, Target
 from postroom.amqp.message.message_head import DELIVERY_DELAY
 from postroom.amqp.message.sections import Data, Header, Message, Properties, decode_message
 from postroom.client.destinations import filters

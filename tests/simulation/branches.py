@@ -18,7 +18,7 @@ from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.outcomes import Declare, Declared, DeliveryState, Rejected, TransactionalState
-from postroom.amqp.frames.performatives import Coordinator, Source, Target
+from postroom.amqp.frames.termini import Coordinator, Source, Target
 from postroom.amqp.message.sections import Message
 from postroom.model.xa import XaCode, XaFlag, Xid
 from postroom.server.connection.binding import ConnectionBinding

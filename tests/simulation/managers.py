@@ -5,7 +5,7 @@ from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.outcomes import ACCEPTED
-from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import Source, Target
 from postroom.amqp.message.sections import Message, Properties, Value, decode_message
 from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import Actor, Surroundings, decode, new_message

@@ -13,7 +13,7 @@ from typing import Final
 
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.frames.outcomes import DeliveryState, Rejected, TransactionalState
-from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import Source, Target
 from postroom.amqp.message.sections import Message
 from postroom.manager.spark.sink import sinks_of
 from postroom.server.connection.binding import ConnectionBinding

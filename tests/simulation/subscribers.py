@@ -6,8 +6,7 @@ from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.extensions import SHARED_CAPABILITY, TOPIC_CAPABILITY
 from postroom.amqp.frames.outcomes import ACCEPTED, Accepted, DeliveryState
-from postroom.amqp.frames.performatives import Source, Target
-from postroom.amqp.frames.termini import EXPIRY_LINK_DETACH
+from postroom.amqp.frames.termini import EXPIRY_LINK_DETACH, Source, Target
 from postroom.client.destinations import filters
 from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import WANTS_1, Consumer, Surroundings, decode, new_message

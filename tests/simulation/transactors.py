@@ -16,7 +16,7 @@ from postroom.amqp.frames.outcomes import (
     Rejected,
     TransactionalState,
 )
-from postroom.amqp.frames.performatives import Coordinator, Source
+from postroom.amqp.frames.termini import Coordinator, Source
 from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import Actor, Consumer, Producer, Surroundings, new_message
 from tests.simulation.oracle import Answer, Broken, Fate, Unit

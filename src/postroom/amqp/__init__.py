@@ -6,69 +6,15 @@ nothing of queues: server and client feed it bytes and the time, and both use th
 
 The engine's face is :class:`Connection` (``receive_data``, ``data_to_send``, ``on_time``), the sessions and
 links that it leads to, and the events of :mod:`postroom.amqp.engine.events`. Performatives, termini and
-outcomes are in :mod:`postroom.amqp.frames.performatives`, error conditions in :mod:`postroom.amqp.errors`,
-types in :mod:`postroom.amqp.encoding.types`.
+outcomes are in :mod:`postroom.amqp.frames`, error conditions in :mod:`postroom.amqp.errors`, types in
+:mod:`postroom.amqp.encoding.types`.
 """
 
-from postroom.amqp.encoding.composite import Error
 from postroom.amqp.engine.connection import Connection
 from postroom.amqp.engine.delivery import Delivery
-from postroom.amqp.engine.events import (
-    Closed,
-    CreditChanged,
-    DispositionReceived,
-    Drained,
-    FlowReceived,
-    LateDisposition,
-    LateTransfer,
-    LinkAttached,
-    LinkDetached,
-    Opened,
-    ProtocolFailed,
-    SaslDone,
-    SaslInitReceived,
-    SenderDispositionReceived,
-    SessionBegun,
-    SessionEnded,
-    TransferReceived,
-)
 from postroom.amqp.engine.link import Link
-from postroom.amqp.engine.options import NEVER_US, ConnectionOptions
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.session import Session
-from postroom.amqp.engine.violations import UsageError
-from postroom.amqp.errors import AmqpError, DecodeError
 
-__all__ = [
-    "NEVER_US",
-    "AmqpError",
-    "Closed",
-    "Connection",
-    "ConnectionOptions",
-    "CreditChanged",
-    "DecodeError",
-    "Delivery",
-    "DispositionReceived",
-    "Drained",
-    "Error",
-    "Event",
-    "FlowReceived",
-    "LateDisposition",
-    "LateTransfer",
-    "Link",
-    "LinkAttached",
-    "LinkDetached",
-    "Opened",
-    "ProtocolFailed",
-    "ReceiverLink",
-    "SaslDone",
-    "SaslInitReceived",
-    "SenderDispositionReceived",
-    "SenderLink",
-    "Session",
-    "SessionBegun",
-    "SessionEnded",
-    "TransferReceived",
-    "UsageError",
-]
+__all__ = ["Connection", "Delivery", "Link", "ReceiverLink", "SenderLink", "Session"]

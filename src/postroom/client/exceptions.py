@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from postroom.amqp import errors
+from postroom.amqp.encoding.composite import Error
 from postroom.amqp.engine.violations import UsageError
 from postroom.amqp.extensions import XA_CODE
-from postroom.amqp.frames.performatives import Error
 from postroom.model.xa import XaCode
 
 LOG: Final = logging.getLogger("postroom.client")

@@ -52,6 +52,7 @@ from postroom.model import numbers as n
 from postroom.model.channel import ChannelDefinition
 from postroom.model.holders import HOLDERS
 from postroom.model.packed import CHUNK_ENTRIES, ORDERED_FIELDS, PACKED_BYTES, PACKED_FIELDS, UNBORN_FIELDS
+from postroom.model.settings import restored
 
 if TYPE_CHECKING:
     from postroom.ledger.recovery.recovered import EntryRow, HolderRow, Recovered
@@ -138,12 +139,12 @@ def _define(core: Core, recovered: "Recovered") -> None:
     """Quotas, names and queues, as they were defined."""
     for quota_id, record in recovered.queues:
         if record.get("kind") == KIND_QUOTA:
-            quotas.register(core, quota_id, QuotaDefinition.from_record(record))
+            quotas.register(core, quota_id, restored(QuotaDefinition, record))
         elif record.get("kind") == KIND_REMOTE:
-            names_of(core).register(quota_id, RemoteQueueDefinition.from_record(record))
+            names_of(core).register(quota_id, restored(RemoteQueueDefinition, record))
     for queue_id, record in recovered.queues:
         if record.get("kind") not in (KIND_QUOTA, KIND_REMOTE):
-            queues.register(core, queue_id, QueueDefinition.from_record(record))
+            queues.register(core, queue_id, restored(QueueDefinition, record))
     for queue in destinations_of(core).queues.values():
         if isinstance(queue, Subscription):  # its topic may have been made after it
             switches.at_startup(core, queue)

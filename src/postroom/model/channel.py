@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from postroom.model.settings import bounds_of, record_of, restored, setting, unusual_of
+from postroom.model.settings import bounds_of, setting, unusual_of
 
 SENDER: Final = "sender"
 RECEIVER: Final = "receiver"
@@ -185,18 +185,9 @@ class ChannelDefinition:
         if not fulfilled:
             raise ChannelInvalid(f"channel {self.name!r}: {key} is {getattr(self, key)!r}: {what}", key)
 
-    def to_record(self) -> dict[str, object]:
-        """As JSON-able fields."""
-        return record_of(self)
-
     def to_ledger(self) -> dict[str, object]:
-        """As `to_record`, without what is as it is by default; name and type are always there."""
+        """As JSON-able fields, without what is as it is by default; name and type are always there."""
         return unusual_of(self, "type")
-
-    @staticmethod
-    def from_record(record: dict[str, object]) -> "ChannelDefinition":
-        """The definition that `to_ledger` wrote."""
-        return restored(ChannelDefinition, record)
 
 
 CHANNEL_BOUNDS: Final = bounds_of(ChannelDefinition)

@@ -105,13 +105,7 @@ _ROWS: Final[list[tuple[State, tuple[HolderKind, ...], list[_Part]]]] = [
         (H.NONE,),
         [
             ((E.PUT,), _BORN),
-            (
-                (E.PUT_HELD,),
-                Move(
-                    S.PUT_UNCONFIRMED,
-                    holders=(H.LOCAL_TRANSACTION, H.XA_BRANCH, H.CONFIRM_ID, H.SPARK_BRANCH),
-                ),
-            ),
+            ((E.PUT_HELD,), Move(S.PUT_UNCONFIRMED, holders=_PUT_HOLDERS)),
             # Made by the queue manager of a parent: the same event that ends the parent begins the child.
             ((E.MOVE, E.DEAD_LETTER, E.REDIRECT, E.RETURN_TO_SENDER, E.FORWARD), _BORN),
             ((E.DUE, E.DELAY, *_VISIBLE_VERBS, E.UNLOCK, E.CONFIRM, E.UNDO, E.RELEASE, E.FAIL), UNREACHABLE),
@@ -461,11 +455,6 @@ def _spread() -> list[Cell]:
 
 CELLS: Final = _spread()
 """Every cell, at `cell_index`."""
-
-
-def cell(state: State, holder_kind: HolderKind, event: Event) -> Cell:
-    """What ``event`` does to an entry in ``state`` that a ``holder_kind`` holds (NONE: nobody)."""
-    return CELLS[cell_index(state, holder_kind, event)]
 
 
 def rows() -> list[tuple[State, HolderKind]]:

@@ -170,11 +170,6 @@ class Undelivered:
         self.queue_manager = queue_manager
         self.description = description
 
-    @property
-    def transient(self) -> bool:
-        """Whether another try may succeed."""
-        return is_transient(self.reason)
-
     def __repr__(self) -> str:
         return f"Undelivered({reason_name(self.reason)}, {self.queue}@{self.queue_manager})"
 

@@ -182,10 +182,6 @@ class Rights:
             self._decisions[right, name] = decided
         return decided
 
-    def anywhere(self, right: Right) -> bool:
-        """Whether ``right`` is granted on any destination."""
-        return right in self._patterns
-
     def everywhere(self, right: Right) -> bool:
         """Whether ``right`` is granted on every destination."""
         return REST in self._patterns.get(right, ())

@@ -16,14 +16,6 @@ IMPOSSIBLE: Final = 0xFF
 TO_READY: Final = 8  # cells.READY
 """In TO_STATE: AVAILABLE if no delay cause is left, else DELAYED."""
 
-HELD_STATES: Final = (
-    State.PUT_UNCONFIRMED,
-    State.LOCKED_FOR_BROWSE,
-    State.GET_UNCONFIRMED,
-    State.BROWSE_GET_UNCONFIRMED,
-)
-"""The states in which somebody holds the entry."""
-
 
 def _target(index: int) -> int:
     cell = CELLS[index]
@@ -43,7 +35,6 @@ TO_STATE: Final = bytes(_target(index) for index in range(len(CELLS)))
 OUTCOME: Final = _flat("outcome")
 DELIVERY: Final = _flat("delivery")
 FAILURE: Final = _flat("failure")
-PLACE_IS_NEW: Final = _flat("place")
 LOST_AT_RESTART: Final = bytes(1 if isinstance(cell, (Move, Still)) and cell.lost else 0 for cell in CELLS)
 """1 where a restart ends an entry whose message was not stored."""
 

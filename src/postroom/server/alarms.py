@@ -60,9 +60,6 @@ class Alarms:
     def all(self) -> list[Alarm]:
         return list(self._on.values())
 
-    def is_on(self, name: str) -> bool:
-        return name in self._on
-
     def begin(self, name: str, what: str, now_us: int) -> None:
         """From now on, unless it is on already."""
         if name not in self._on:

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from librt.strings import BytesWriter
 
+from postroom.amqp.encoding.composite import Performative
 from postroom.amqp.engine.connection import Connection
 from postroom.amqp.engine.events import LinkAttached, Opened, SaslInitReceived
 from postroom.amqp.engine.link import Link
@@ -15,8 +16,9 @@ from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.session import Session
 from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.frames import FrameDecoder, write_frame
-from postroom.amqp.frames.performatives import Attach, Begin, Flow, Open, Performative, Transfer
+from postroom.amqp.frames.performatives import Attach, Begin, Open
 from postroom.amqp.frames.termini import Source, Target
+from postroom.amqp.frames.transfers import Flow, Transfer
 
 E = TypeVar("E", bound=Event)
 

@@ -23,8 +23,7 @@ from postroom.amqp.engine.events import (
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.shared_state import Event
-from postroom.amqp.frames.outcomes import Modified, Released
-from postroom.amqp.frames.performatives import ACCEPTED
+from postroom.amqp.frames.outcomes import ACCEPTED, Modified, Released
 from tests.amqp.engine.engine_pair import of, only, server_options
 
 

@@ -20,9 +20,10 @@ from postroom.amqp.engine.events import (
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.violations import UsageError
-from postroom.amqp.frames.outcomes import Received
-from postroom.amqp.frames.performatives import ACCEPTED, Attach, Begin, Detach, End, Flow, Transfer
+from postroom.amqp.frames.outcomes import ACCEPTED, Received
+from postroom.amqp.frames.performatives import Attach, Begin, Detach, End
 from postroom.amqp.frames.termini import Coordinator, Source, Target
+from postroom.amqp.frames.transfers import Flow, Transfer
 from tests.amqp.engine.engine_pair import (
     BEGIN,
     HEADER,

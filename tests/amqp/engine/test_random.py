@@ -21,7 +21,9 @@ from postroom.amqp.engine.events import (
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.shared_state import Event
-from postroom.amqp.frames.performatives import ACCEPTED, Begin, Close, Detach, Disposition, End, Transfer
+from postroom.amqp.frames.outcomes import ACCEPTED
+from postroom.amqp.frames.performatives import Begin, Close, Detach, End
+from postroom.amqp.frames.transfers import Disposition, Transfer
 from tests.amqp.engine.engine_pair import (
     BEGIN,
     HEADER,

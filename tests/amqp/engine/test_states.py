@@ -5,21 +5,13 @@ from __future__ import annotations
 import pytest
 
 from postroom.amqp import errors
+from postroom.amqp.encoding.composite import Performative
 from postroom.amqp.engine import states
 from postroom.amqp.engine.events import ProtocolFailed, SessionEnded
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.shared_state import Event
-from postroom.amqp.frames.performatives import (
-    Begin,
-    Close,
-    Detach,
-    Disposition,
-    End,
-    Flow,
-    Open,
-    Performative,
-    Transfer,
-)
+from postroom.amqp.frames.performatives import Begin, Close, Detach, End, Open
+from postroom.amqp.frames.transfers import Disposition, Flow, Transfer
 from tests.amqp.engine.engine_pair import BEGIN, HEADER, OPEN, RawPeer, attach_sender, frame, of
 
 ROWS = [states.UNOPENED, states.OPEN, states.CLOSED, states.DISCARDING]

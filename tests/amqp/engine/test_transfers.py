@@ -20,13 +20,15 @@ from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.serial_numbers import serial_diff
 from postroom.amqp.engine.violations import UsageError
 from postroom.amqp.frames.outcomes import (
+    ACCEPTED,
+    DeliveryState,
     Modified,
     Received,
     Rejected,
     Released,
     TransactionalState,
 )
-from postroom.amqp.frames.performatives import ACCEPTED, SENDER, DeliveryState, Disposition, Flow, Transfer
+from postroom.amqp.frames.transfers import SENDER, Disposition, Flow, Transfer
 from tests.amqp.engine.engine_pair import (
     BEGIN,
     HEADER,

@@ -5,22 +5,13 @@ from __future__ import annotations
 import pytest
 
 from postroom.amqp import errors
+from postroom.amqp.encoding.composite import Performative
 from postroom.amqp.engine.events import LinkDetached, ProtocolFailed, SessionEnded
 from postroom.amqp.engine.link import Link
 from postroom.amqp.engine.receiver import ReceiverLink
-from postroom.amqp.frames.performatives import (
-    ACCEPTED,
-    Attach,
-    Begin,
-    Close,
-    Detach,
-    Disposition,
-    End,
-    Flow,
-    Open,
-    Performative,
-    Transfer,
-)
+from postroom.amqp.frames.outcomes import ACCEPTED
+from postroom.amqp.frames.performatives import Attach, Begin, Close, Detach, End, Open
+from postroom.amqp.frames.transfers import Disposition, Flow, Transfer
 from tests.amqp.engine.engine_pair import (
     BEGIN,
     HEADER,

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
+from postroom.amqp.encoding.composite import Performative
 from postroom.amqp.encoding.constructors import MAX_PERFORMATIVE_ELEMENTS
 from postroom.amqp.errors import (
     CONNECTION_FRAMING_ERROR,
@@ -36,8 +37,9 @@ from postroom.amqp.frames.frames import (
     write_transfer,
 )
 from postroom.amqp.frames.outcomes import DeliveryState
-from postroom.amqp.frames.performatives import Disposition, End, Flow, Open, Performative, Transfer
+from postroom.amqp.frames.performatives import End, Open
 from postroom.amqp.frames.sasl import SaslInit
+from postroom.amqp.frames.transfers import Disposition, Flow, Transfer
 from tests.amqp.strategies import dispositions, fields_of, flows, performatives, uints, ushorts
 
 MAX_FRAME = 1 << 20

@@ -10,7 +10,7 @@ from librt.strings import BytesWriter
 
 from postroom.amqp.encoding import descriptors as d
 from postroom.amqp.encoding.codec import decode_all, encode
-from postroom.amqp.encoding.composite import Composite
+from postroom.amqp.encoding.composite import Composite, Error, Performative
 from postroom.amqp.encoding.field_writer import FieldWriter
 from postroom.amqp.encoding.reader import Reader
 from postroom.amqp.encoding.types import (
@@ -27,32 +27,19 @@ from postroom.amqp.encoding.types import (
 from postroom.amqp.errors import DecodeError, EncodeError
 from postroom.amqp.frames import transfers as transfers_module
 from postroom.amqp.frames.frames import write_disposition, write_transfer
-from postroom.amqp.frames.outcomes import Declare, Discharge, decode_declare_or_discharge
-from postroom.amqp.frames.performatives import (
+from postroom.amqp.frames.outcomes import (
     ACCEPTED,
-    RECEIVER,
-    SENDER,
-    SND_MIXED,
-    Attach,
-    Begin,
-    Close,
-    Coordinator,
-    Detach,
-    Disposition,
-    End,
-    Error,
-    Flow,
+    Declare,
+    Discharge,
     Modified,
-    Open,
-    Performative,
     Rejected,
-    Source,
-    Target,
     TransactionalState,
-    Transfer,
-    decode_performative,
-    encode_performative,
+    decode_declare_or_discharge,
 )
+from postroom.amqp.frames.performatives import Attach, Begin, Close, Detach, End, Open
+from postroom.amqp.frames.termini import Coordinator, Source, Target
+from postroom.amqp.frames.transfers import RECEIVER, SENDER, SND_MIXED, Disposition, Flow, Transfer
+from tests.amqp.encoded import decode_performative, encode_performative
 from tests.amqp.fuzz_codec import make_input
 from tests.amqp.strategies import dispositions, fields_of, performatives, transfers, uints
 

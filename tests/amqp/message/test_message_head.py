@@ -16,13 +16,13 @@ from postroom.amqp.message.message_head import (
     MAX_ID_BYTES,
     encode_header,
     merge_annotations,
-    read_annotations,
     scan_head,
     to_address,
 )
 from postroom.amqp.message.sections import Data, Header, Message, Properties, Sequence, Value, decode_message
 from postroom.model.codes import IdType
 from postroom.model.ids import pack_unique_id
+from tests.amqp.encoded import read_annotations
 from tests.amqp.strategies import annotations, fields_of, messages, ubytes, uints
 
 

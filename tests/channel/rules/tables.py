@@ -4,6 +4,8 @@ from typing import Final
 
 from hypothesis import strategies as st
 
+from postroom.channel.rules.errors import Finding
+from postroom.channel.rules.parser import check_table
 from postroom.channel.rules.symbols import SYMBOLS
 from postroom.channel.rules.table import (
     FOR_EVER,
@@ -110,3 +112,19 @@ controls = st.builds(
     Control, names | st.just(""), names | st.just(""), _NUMBERS, _NUMBERS | st.just(FOR_EVER)
 )
 tables = st.builds(RulesTable, st.lists(rules(), min_size=1, max_size=5).map(tuple), controls)
+
+
+class RulesInvalid(ValueError):
+    """The table can't be used; ``findings`` are all its faults, warnings too, in the order of the text."""
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        super().__init__(*findings)
+        self.findings = findings
+
+
+def parse_table(text: str) -> RulesTable:
+    """The table that ``text`` says."""
+    table, findings = check_table(text)
+    if table is None:
+        raise RulesInvalid(findings)
+    return table

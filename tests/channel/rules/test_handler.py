@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from postroom.channel.rules.handler import Attempt, Handler, Left, Why
 from postroom.channel.rules.letter import DeadLetter
-from postroom.channel.rules.parser import parse_table
 from postroom.channel.rules.table import Action
-from tests.channel.rules.tables import CORPORATIONS, tables
+from tests.channel.rules.tables import CORPORATIONS, parse_table, tables
 
 SECOND_US = 1_000_000
 FULL = DeadLetter(2053, "ORDERS", "PARIS", persistence=1)

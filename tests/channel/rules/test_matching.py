@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.channel.rules.letter import DeadLetter
-from postroom.channel.rules.parser import parse_table
 from postroom.channel.rules.table import Rule, StringPattern
+from tests.channel.rules.tables import parse_table
 
 LETTER = DeadLetter(
     reason=2053,

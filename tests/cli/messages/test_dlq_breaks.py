@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from postroom.channel.rules.parser import parse_table
 from postroom.cli.messages.dead_letter_handler import handle
 from postroom.client import ConnectionFactory
 from postroom.manager.kernel.options import QueueDefinition
+from tests.channel.rules.tables import parse_table
 from tests.cli.messages.dead_letters import NUMBERS, dead_letter
 from tests.faults.proxy import BROKER, CLIENT, CutPoint, FaultyProxy
 from tests.server.client_messages import send

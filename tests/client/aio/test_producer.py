@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from postroom.amqp.encoding.composite import Error
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.states import CLOSED
 from postroom.amqp.frames.outcomes import DeliveryState, Modified, Rejected, Released
-from postroom.amqp.frames.performatives import Error
 from postroom.client import (
     ClientOptions,
     IllegalStateException,

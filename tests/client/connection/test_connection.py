@@ -9,9 +9,9 @@ import threading
 
 import pytest
 
+from postroom.amqp.encoding.composite import Error
 from postroom.amqp.encoding.types import Symbol
 from postroom.amqp.extensions import ESTABLISHMENT_FAILED
-from postroom.amqp.frames.performatives import Error
 from postroom.amqp.frames.sasl import ANONYMOUS
 from postroom.client import (
     AcknowledgeMode,

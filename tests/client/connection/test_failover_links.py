@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from postroom.amqp.encoding.composite import Error
 from postroom.amqp.frames.outcomes import ACCEPTED
-from postroom.amqp.frames.performatives import Error
 from postroom.client import (
     AcknowledgeMode,
     ConnectionLostException,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from postroom.amqp.encoding.composite import Error
 from postroom.amqp.frames.outcomes import Accepted, Modified, Rejected, Released
-from postroom.amqp.frames.performatives import Error
 from postroom.client import (
     AcknowledgeMode,
     ClientOptions,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.amqp.frames.performatives import Error
+from postroom.amqp.encoding.composite import Error
 from postroom.client import (
     AcknowledgeMode,
     ConnectionFactory,

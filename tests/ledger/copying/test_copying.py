@@ -7,6 +7,7 @@ import resource
 import shutil
 import tarfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from postroom.ledger.copying import frozen as frozen_module
 from postroom.ledger.copying import placing
 from postroom.ledger.copying.archive import CopyBroken, archive_bytes, archive_pieces, unpack
-from postroom.ledger.copying.frozen import NeverQuiet, freeze, frozen
+from postroom.ledger.copying.frozen import NeverQuiet, freeze
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
@@ -49,7 +50,7 @@ def written(tmp_path: Path) -> Iterator[tuple[Ledger, Workload]]:
 
 
 def archive_of(folder: Path) -> bytes:
-    with frozen(folder, ("beside", "not there")) as found:
+    with closing(freeze(folder, ("beside", "not there"))) as found:
         data = b"".join(read() for read in archive_pieces(found))
         assert len(data) == archive_bytes(found)
         return data
@@ -132,7 +133,7 @@ def test_what_is_beside_is_no_newer_than_the_ledger(
         return real(disk)
 
     monkeypatch.setattr(frozen_module.QuietMark, "of", of)
-    with frozen(tmp_path / "from", ("beside",)) as found:
+    with closing(freeze(tmp_path / "from", ("beside",))) as found:
         assert [file.read_at(0, 100) for file in found.files if file.name == "beside"] == [b"kept"]
 
 
@@ -162,7 +163,7 @@ def test_more_files_may_be_open_than_usual(
     set_to: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (10, limits[1]))
     monkeypatch.setattr(resource, "setrlimit", lambda _, values: set_to.append(values))
-    with frozen(tmp_path / "from") as found:
+    with closing(freeze(tmp_path / "from")) as found:
         soft, hard = set_to[-1]
         assert soft > len(found.files)
         assert hard == limits[1]

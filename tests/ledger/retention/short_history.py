@@ -6,8 +6,8 @@ from postroom.ledger.format.file_names import Listing
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.events_image import load_image
-from postroom.ledger.storage.writer import InlineWriter
 from tests.ledger.entry_records import GET, put
+from tests.ledger.inline_writer import InlineWriter
 from tests.ledger.workload import START_US
 from tests.simulation.disk import SimDisk
 

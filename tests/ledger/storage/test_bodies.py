@@ -13,9 +13,9 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.ledger.storage.disk import RealDisk, RealFile
-from postroom.ledger.storage.writer import InlineWriter
 from tests.ledger.entry_records import GET, put, put_chunks
 from tests.ledger.files import LARGE, flip, opened
+from tests.ledger.inline_writer import InlineWriter
 from tests.ledger.workload import START_US
 from tests.simulation.disk import SimDisk, SimFile
 

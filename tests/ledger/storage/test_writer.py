@@ -12,13 +12,13 @@ import pytest
 from postroom.ledger.errors import LedgerFailed
 from postroom.ledger.storage.disk import SYNC_PIECE_BYTES, Bytes, RealDisk, write_in_pieces
 from postroom.ledger.storage.writer import (
-    InlineWriter,
     NativeWriter,
     ThreadWriter,
     Writer,
     native_available,
     request_prompt_wakeups,
 )
+from tests.ledger.inline_writer import InlineWriter
 from tests.simulation.disk import SimDisk
 
 KINDS = [ThreadWriter, NativeWriter]

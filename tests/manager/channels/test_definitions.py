@@ -58,7 +58,7 @@ def in_doubt(sender: Sender, receiver: Receiver, count: int = 1) -> None:
 
 def test_the_same_definition_again_is_the_channel_that_is_there(sender: Sender) -> None:
     channels = sender.manager.channels
-    assert channels.define(SENDER, sender.now_us) is channels.find(CHANNEL)
+    assert channels.define(SENDER, sender.now_us) is channels.by_name[CHANNEL]
     with pytest.raises(ChannelExists, match="alter it"):
         channels.define(replace(SENDER, batch_size=1), sender.now_us)
 
@@ -305,16 +305,16 @@ def test_a_restart_keeps_definitions_states_and_batches(
         status = {"state": "retrying", "attempts": 3}
         world.manager.channels.set_status(CHANNEL, status, world.now_us)
         world.manager.channels.alter(
-            replace(world.manager.channels.find(CHANNEL).definition, description="x"), world.now_us
+            replace(world.manager.channels.by_name[CHANNEL].definition, description="x"), world.now_us
         )
         world.turn()
-        before = state_of(world.manager.channels.find(CHANNEL))
+        before = state_of(world.manager.channels.by_name[CHANNEL])
         if maintain:
             for _ in range(2):
                 world.restart()
                 world.maintain()
         world.restart()
-        assert state_of(world.manager.channels.find(CHANNEL)) == before
+        assert state_of(world.manager.channels.by_name[CHANNEL]) == before
         with TemporaryDirectory() as folder:
             world.check_whole(Path(folder))
 
@@ -327,7 +327,7 @@ def test_readers_see_definitions_and_states(receiver: Receiver) -> None:
         receiver.write_out(Path(name))
         reader = LedgerReader(Path(name))
         known = [segment.definitions(reader.durable_through) for _, segment, _ in reader.chunks()][-1]
-    channel = receiver.manager.channels.find(CHANNEL)
+    channel = receiver.manager.channels.by_name[CHANNEL]
     assert known.channels == {int(channel.id): RECEIVER.to_ledger()}
     assert {state.get("ledger") for state in known.channel_states.values()} == {None, "0a"}
     assert all(state["sequence"] == 4 for state in known.channel_states.values())

@@ -52,7 +52,7 @@ def test_batches_that_were_ended_are_closed_so_too(sender: Sender) -> None:
     assert sender.end is not None
     sender.manager.channels.close_partly(sender.end, {first, taken[-1].entry}, 4, sender.now_us)
     sender.turn()
-    assert not sender.manager.channels.find(CHANNEL).batches
+    assert not sender.manager.channels.by_name[CHANNEL].batches
     assert bodies(sender) == [b"1", b"2", b"3", b"4"]
 
 

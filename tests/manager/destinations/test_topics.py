@@ -22,6 +22,7 @@ from postroom.manager.kernel.errors import (
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.producing.blocked_sends import blocked_sends_of
 from postroom.model.codes import Outcome
+from postroom.model.settings import restored
 from tests.manager.store_face import StoreFace
 from tests.manager.topic_world import TopicWorld
 from tests.manager.world import TestSink, a_head
@@ -460,4 +461,4 @@ def test_a_topic_slows_senders_down_while_a_subscription_is_above_its_threshold(
 def test_a_definition_is_written_without_what_is_usual() -> None:
     definition = QueueDefinition(name="q", max_messages=5)
     assert definition.to_ledger() == {"name": "q", "kind": "queue", "max_messages": 5}
-    assert QueueDefinition.from_record(definition.to_ledger()) == definition
+    assert restored(QueueDefinition, definition.to_ledger()) == definition

@@ -5,6 +5,7 @@ import pytest
 from postroom.amqp.encoding.types import Symbol
 from postroom.amqp.message.sections import Data, Message, Properties
 from postroom.manager.kernel.trace_contexts import MAX_OPENING_BYTES, TraceContexts
+from tests.amqp.encoded import traceparent
 from tests.manager import messages
 from tests.manager.world import World
 
@@ -18,7 +19,7 @@ def noted(*opened: bytes, ratio: float = 1.0, most: int = 100) -> list[str]:
     contexts = TraceContexts(ratio, most)
     for serial, opening in enumerate(opened):
         contexts.note(serial, opening)
-    return [context.traceparent() for _, context in contexts.take()]
+    return [traceparent(context) for _, context in contexts.take()]
 
 
 def a_message(annotations: dict[object, object] | None = None, **properties: object) -> bytes:

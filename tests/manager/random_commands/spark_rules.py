@@ -1,5 +1,6 @@
 """Rules of the random test: Spark subscriptions, which compete, and say by position what they have taken."""
 
+import struct
 import sys
 from dataclasses import replace
 
@@ -25,6 +26,8 @@ from tests.manager.random_commands.reference_destination import AVAILABLE, HELD,
 
 NAMES = ("s0", "s1")
 LEASES_S = (1, 86_400)
+MARK = struct.Struct("<qq")
+"""Position, and the end of what was assigned there."""
 Assigned = tuple[int, int, Message]
 """Position, serial, and what the reference has of it."""
 
@@ -248,9 +251,7 @@ class SparkRules(Machine):
         found: list[tuple[int, Entry]] = []
         for chunk in spark.held.seen():
             for index in range(chunk.head, chunk.end):
-                position = next(
-                    at for at, end in zip(chunk.positions(), chunk.ends(), strict=True) if index < end
-                )
+                position = next(at for at, end in MARK.iter_unpack(chunk.marks) if index < end)
                 found.append((position, chunk.entry(index, spark.queue, PackedEntry())))
         return found
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from postroom.ledger.reading.dump import Filter, dump
-from postroom.ledger.reading.message_log import MessageLog, everything
+from postroom.ledger.reading.message_log import MessageLog
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.reading.trace import trace
 from postroom.manager.administration.subscriptions import Subscribing
@@ -13,6 +13,7 @@ from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.transactions.xa_branch import BranchRow
 from postroom.model.codes import Outcome
 from postroom.model.xa import BranchState, XaCode, XaVerb, cell
+from tests.manager.ledger_reading import everything
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.recount import check_counters, check_history
 from tests.manager.restarts import WITHOUT_HISTORY, fill, restart, world_of

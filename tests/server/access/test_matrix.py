@@ -32,7 +32,7 @@ from postroom.model.entity_types import (
 from postroom.server.configuration.passwords import MIN_ITERATIONS, hash_password
 from postroom.server.configuration.roles import RoleConfig
 from postroom.server.connection.broker import Broker
-from postroom.server.management.authorization import RULES, described
+from postroom.server.management.authorization import RULES
 from tests.server.harness import BrokerThread, make_config
 from tests.server.management_peer import Manager
 
@@ -147,7 +147,7 @@ def shape(broker: Broker) -> object:
 def test_the_table_knows_every_operation(guarded: BrokerThread) -> None:
     there = guarded.call(lambda b: {each.type: set(each.operations) for each in b.management.entity_types})
     assert {type: set(operations) for type, operations in RULES.items()} == there
-    assert len(list(described())) == len(OPERATIONS)
+    assert sum(map(len, RULES.values())) == len(OPERATIONS)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from proton.utils import LinkDetached as ProtonDetached
 
 from postroom.amqp.engine.events import Closed, LinkDetached
 from postroom.amqp.engine.sender import SenderLink
-from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import Source, Target
 from postroom.amqp.message.sections import Data, Message, Properties
 from postroom.client import Connection, ConnectionFactory
 from postroom.client.exceptions import JMSException

@@ -4,23 +4,17 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
+from postroom.amqp.encoding.composite import Performative
 from postroom.amqp.frames.frames import AMQP_HEADER, SASL_HEADER, TLS_HEADER
-from postroom.amqp.frames.performatives import (
+from postroom.amqp.frames.performatives import Attach, Begin, Close, Detach, End, Open
+from postroom.amqp.frames.termini import Source, Target
+from postroom.amqp.frames.transfers import (
     RCV_FIRST,
     RCV_SECOND,
     RECEIVER,
     SENDER,
-    Attach,
-    Begin,
-    Close,
-    Detach,
     Disposition,
-    End,
     Flow,
-    Open,
-    Performative,
-    Source,
-    Target,
     Transfer,
 )
 from tests.server.harness import BrokerThread

@@ -6,7 +6,8 @@ import pytest
 
 from postroom.amqp.engine.events import DispositionReceived, LinkAttached, TransferReceived
 from postroom.amqp.frames.outcomes import ACCEPTED, Accepted, Rejected
-from postroom.amqp.frames.performatives import RCV_SECOND, Source, Target
+from postroom.amqp.frames.termini import Source, Target
+from postroom.amqp.frames.transfers import RCV_SECOND
 from postroom.amqp.message.sections import Data, Header, Message, Value
 from postroom.server.configuration.config import LimitsConfig
 from tests.server.harness import BrokerThread, make_config

@@ -8,19 +8,10 @@ from postroom.amqp.encoding.codec import encode
 from postroom.amqp.encoding.types import Described, Symbol, ULong
 from postroom.amqp.frames.frames import write_frame
 from postroom.amqp.frames.outcomes import ACCEPTED, Modified, Released, TransactionalState
-from postroom.amqp.frames.performatives import (
-    RECEIVER,
-    SENDER,
-    Coordinator,
-    Detach,
-    Disposition,
-    End,
-    Flow,
-    Source,
-    Target,
-    Transfer,
-)
+from postroom.amqp.frames.performatives import Detach, End
 from postroom.amqp.frames.sasl import ANONYMOUS
+from postroom.amqp.frames.termini import Coordinator, Source, Target
+from postroom.amqp.frames.transfers import RECEIVER, SENDER, Disposition, Flow, Transfer
 from postroom.amqp.message.sections import Message, Value
 from postroom.server.connection.binding import ConnectionBinding
 from tests.server.neighbour import MESSAGE, NOW_US, Neighbour, attach, settle

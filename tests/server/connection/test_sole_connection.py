@@ -10,8 +10,8 @@ from postroom.amqp.encoding.composite import Error
 from postroom.amqp.encoding.types import Symbol, UInt
 from postroom.amqp.engine.events import Closed, DispositionReceived, LinkAttached, Opened, TransferReceived
 from postroom.amqp.frames.outcomes import ACCEPTED, Accepted
-from postroom.amqp.frames.performatives import Open, Source, Target
-from postroom.amqp.frames.termini import EXPIRY_NEVER
+from postroom.amqp.frames.performatives import Open
+from postroom.amqp.frames.termini import EXPIRY_NEVER, Source, Target
 from postroom.amqp.message.sections import Data, Header, Message
 from postroom.server.configuration.listening import ListenConfig
 from postroom.server.configuration.passwords import hash_password

@@ -12,8 +12,7 @@ from postroom.amqp.engine.events import LinkDetached
 from postroom.amqp.engine.link import Link
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.frames.outcomes import Accepted, Declare, Declared, Discharge, Rejected, TransactionalState
-from postroom.amqp.frames.performatives import Coordinator, Source, Target
-from postroom.amqp.frames.termini import EXPIRY_NEVER
+from postroom.amqp.frames.termini import EXPIRY_NEVER, Coordinator, Source, Target
 from postroom.client.exceptions import InvalidDestinationException
 from postroom.client.sync import ConnectionFactory
 from postroom.ledger.format.records import CHUNK_BODY_BYTES

@@ -31,8 +31,8 @@ from postroom.amqp.frames.outcomes import (
     Released,
     TransactionalState,
 )
-from postroom.amqp.frames.performatives import RCV_SECOND, Source, Target
-from postroom.amqp.frames.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_LINK_DETACH
+from postroom.amqp.frames.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_LINK_DETACH, Source, Target
+from postroom.amqp.frames.transfers import RCV_SECOND
 from postroom.cli import main
 from postroom.client import ConnectionFactory
 from tests.server.client_messages import depth

@@ -5,8 +5,8 @@ import pytest
 from postroom.amqp.encoding.types import Described, Symbol, ULong
 from postroom.amqp.engine.events import CreditChanged, DispositionReceived, LinkAttached
 from postroom.amqp.frames.outcomes import ACCEPTED, Accepted
-from postroom.amqp.frames.performatives import RCV_SECOND, Source, Target
-from postroom.amqp.frames.termini import DELETE_ON_NO_LINKS, EXPIRY_NEVER
+from postroom.amqp.frames.termini import DELETE_ON_NO_LINKS, EXPIRY_NEVER, Source, Target
+from postroom.amqp.frames.transfers import RCV_SECOND
 from postroom.server.configuration.config import LimitsConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.link_peer import detached, payload, receiving, send, sending, transfers

@@ -5,7 +5,7 @@ from proton import Delivery, Endpoint, Message, symbol, ulong
 from proton.reactor import AtLeastOnce, AtMostOnce, Copy, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, SendException
 
-from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import Source, Target
 from postroom.server.configuration.config import LedgerConfig
 from tests.server.client_messages import depth
 from tests.server.harness import BrokerThread, make_config

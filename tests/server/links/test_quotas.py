@@ -14,8 +14,8 @@ from postroom.amqp.engine.delivery import Delivery as WireDelivery
 from postroom.amqp.engine.events import LinkAttached, LinkDetached
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.frames.outcomes import ACCEPTED, Discharge, Rejected, TransactionalState
-from postroom.amqp.frames.performatives import RCV_SECOND
 from postroom.amqp.frames.termini import EXPIRY_NEVER, Source, Target
+from postroom.amqp.frames.transfers import RCV_SECOND
 from postroom.client.exceptions import ResourceAllocationException
 from postroom.client.sync import Connection, ConnectionFactory
 from postroom.manager.producing.blocked_sends import blocked_sends_of

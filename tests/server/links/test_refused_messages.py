@@ -15,7 +15,7 @@ from postroom.amqp.engine.events import DispositionReceived, LinkDetached
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.errors import NOT_FOUND
 from postroom.amqp.frames.outcomes import Rejected
-from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import Source, Target
 from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.ledger.reading.dump import Filter, dump
 from postroom.server.configuration.config import QueueConfig

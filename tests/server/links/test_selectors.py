@@ -9,7 +9,7 @@ from proton.utils import LinkDetached as LinkClosed
 from postroom.amqp.encoding.types import Described as DescribedValue
 from postroom.amqp.encoding.types import Symbol, ULong
 from postroom.amqp.engine.events import LinkAttached, LinkDetached
-from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import Source, Target
 from postroom.client import InvalidSelectorException
 from postroom.client import Message as ClientMessage
 from postroom.client.sync import ConnectionFactory

@@ -13,8 +13,7 @@ from postroom.amqp.encoding.types import Byte, Described, Symbol, ULong
 from postroom.amqp.engine.events import DispositionReceived, LinkAttached
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.frames.outcomes import ACCEPTED, Rejected
-from postroom.amqp.frames.performatives import Source, Target
-from postroom.amqp.frames.termini import EXPIRY_LINK_DETACH, EXPIRY_NEVER
+from postroom.amqp.frames.termini import EXPIRY_LINK_DETACH, EXPIRY_NEVER, Source, Target
 from postroom.amqp.message.sections import Data, Message, Properties, decode_message
 from postroom.server.connection.broker import Broker
 from tests.server.harness import BrokerThread, make_config

@@ -10,7 +10,7 @@ import pytest
 from postroom.amqp.engine.events import Closed, DispositionReceived, SaslDone, TransferReceived
 from postroom.amqp.frames.frames import AMQP_HEADER, SASL_HEADER
 from postroom.amqp.frames.outcomes import ACCEPTED
-from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import Source, Target
 from postroom.amqp.message.sections import Data, Header, Message, decode_message
 from postroom.server.configuration.config import LimitsConfig
 from postroom.server.configuration.listening import ListenConfig

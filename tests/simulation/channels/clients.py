@@ -14,7 +14,7 @@ from postroom.amqp.engine.events import (
 from postroom.amqp.engine.options import ConnectionOptions
 from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.frames.outcomes import ACCEPTED, Accepted
-from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import Source, Target
 from postroom.amqp.message.sections import Data, Header, Message, Properties, decode_message
 from postroom.model.mq import Report
 from tests.simulation.channels.oracle import Sent

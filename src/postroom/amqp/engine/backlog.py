@@ -16,7 +16,7 @@ from postroom.amqp.engine.violations import UsageError
 from postroom.amqp.errors import FRAME_SIZE_TOO_SMALL
 from postroom.amqp.frames.frames import write_frame
 from postroom.amqp.frames.outcomes import DeliveryState, TransactionalState
-from postroom.amqp.frames.performatives import Transfer
+from postroom.amqp.frames.transfers import Transfer
 
 NOT_SENT: Final = -1
 """The id of a delivery of which no frame has been written: ids are given in the order of first frames,

@@ -14,7 +14,7 @@ from typing import Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from postroom.amqp.encoding.composite import Composite, Error
+from postroom.amqp.encoding.composite import Composite, Error, Performative
 from postroom.amqp.engine.deadlines import Deadlines
 from postroom.amqp.engine.events import Closed, Opened, ProtocolFailed
 from postroom.amqp.engine.handshake import Handshake, Phase
@@ -58,19 +58,9 @@ from postroom.amqp.frames.frames import (
     write_empty_frame,
     write_frame,
 )
-from postroom.amqp.frames.performatives import (
-    Attach,
-    Begin,
-    Close,
-    Detach,
-    Disposition,
-    End,
-    Flow,
-    Open,
-    Performative,
-    Transfer,
-)
+from postroom.amqp.frames.performatives import Attach, Begin, Close, Detach, End, Open
 from postroom.amqp.frames.sasl import SASL_AUTH
+from postroom.amqp.frames.transfers import Disposition, Flow, Transfer
 
 _COLUMNS: Final[dict[type[Composite], int]] = {
     Open: COLUMN_OPEN,

@@ -18,7 +18,7 @@ from postroom.amqp.engine.states import CLOSED, OPEN
 from postroom.amqp.errors import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED
 from postroom.amqp.frames.frames import write_disposition
 from postroom.amqp.frames.outcomes import DeliveryState
-from postroom.amqp.frames.performatives import RECEIVER, SENDER, Disposition
+from postroom.amqp.frames.transfers import RECEIVER, SENDER, Disposition
 
 
 @final

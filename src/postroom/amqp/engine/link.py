@@ -18,8 +18,9 @@ from postroom.amqp.engine.states import CLOSED, OPEN, UNOPENED
 from postroom.amqp.engine.violations import UsageError
 from postroom.amqp.errors import INVALID_FIELD, LINK_STOLEN
 from postroom.amqp.frames.outcomes import DeliveryState
-from postroom.amqp.frames.performatives import RECEIVER, SENDER, Attach, Detach
+from postroom.amqp.frames.performatives import Attach, Detach
 from postroom.amqp.frames.termini import Coordinator, Source, Target
+from postroom.amqp.frames.transfers import RECEIVER, SENDER
 
 TXN_ID: Final = Symbol("txn-id")
 """Property of a flow: `Link.txn_id`."""

@@ -11,8 +11,9 @@ from mypy_extensions import i64
 from postroom.amqp.encoding.composite import Error
 from postroom.amqp.engine.states import CLOSED, DISCARDING, OPEN, UNOPENED
 from postroom.amqp.frames.outcomes import DeliveryState
-from postroom.amqp.frames.performatives import Attach, Flow
+from postroom.amqp.frames.performatives import Attach
 from postroom.amqp.frames.termini import Coordinator, Source, Target
+from postroom.amqp.frames.transfers import Flow
 
 NO_HANDLE: Final = -1
 

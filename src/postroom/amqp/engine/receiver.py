@@ -20,14 +20,7 @@ from postroom.amqp.errors import (
 )
 from postroom.amqp.frames.frames import MAX_FAST_TAG_BYTES
 from postroom.amqp.frames.outcomes import DeliveryState
-from postroom.amqp.frames.performatives import (
-    RCV_FIRST,
-    RECEIVER,
-    SND_MIXED,
-    SND_SETTLED,
-    Flow,
-    Transfer,
-)
+from postroom.amqp.frames.transfers import RCV_FIRST, RECEIVER, SND_MIXED, SND_SETTLED, Flow, Transfer
 
 _SPARE_TAGS: Final = 64
 """So many tags of settled deliveries may be kept, beside one for each that isn't."""

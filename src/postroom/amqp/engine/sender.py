@@ -18,7 +18,7 @@ from postroom.amqp.engine.violations import LinkViolation, UsageError
 from postroom.amqp.errors import INVALID_FIELD, LINK_MESSAGE_SIZE_EXCEEDED, LINK_TRANSFER_LIMIT_EXCEEDED
 from postroom.amqp.frames.frames import MAX_FAST_TAG_BYTES, write_settled_transfer, write_transfer
 from postroom.amqp.frames.outcomes import DeliveryState
-from postroom.amqp.frames.performatives import SENDER, SND_MIXED, SND_SETTLED, Flow
+from postroom.amqp.frames.transfers import SENDER, SND_MIXED, SND_SETTLED, Flow
 
 SETTLED_TAG: Final = b"-"
 """Of what is settled as it is sent: nobody speaks of it again."""

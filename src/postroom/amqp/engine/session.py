@@ -11,7 +11,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from postroom.amqp.encoding.composite import Error
+from postroom.amqp.encoding.composite import Error, Performative
 from postroom.amqp.engine.backlog import Backlog
 from postroom.amqp.engine.deliveries import Deliveries
 from postroom.amqp.engine.delivery import Delivery
@@ -55,21 +55,9 @@ from postroom.amqp.errors import (
 )
 from postroom.amqp.frames.frames import write_flow
 from postroom.amqp.frames.outcomes import DeliveryState
-from postroom.amqp.frames.performatives import (
-    RCV_FIRST,
-    RECEIVER,
-    SENDER,
-    SND_MIXED,
-    Attach,
-    Begin,
-    Detach,
-    Disposition,
-    End,
-    Flow,
-    Performative,
-    Transfer,
-)
+from postroom.amqp.frames.performatives import Attach, Begin, Detach, End
 from postroom.amqp.frames.termini import Coordinator, Source, Target
+from postroom.amqp.frames.transfers import RCV_FIRST, RECEIVER, SENDER, SND_MIXED, Disposition, Flow, Transfer
 
 
 @final

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from postroom.amqp.encoding.composite import Error
+from postroom.amqp.encoding.composite import Error, Performative
 from postroom.amqp.engine.link_state import LinkState
 from postroom.amqp.engine.options import (
     MAX_ERROR_DESCRIPTION_CHARS,
@@ -20,7 +20,7 @@ from postroom.amqp.engine.violations import UsageError
 from postroom.amqp.errors import FRAME_SIZE_TOO_SMALL, AmqpError
 from postroom.amqp.frames.frames import MIN_MAX_FRAME_BYTES, TRANSFER_OVERHEAD_BYTES, write_frame
 from postroom.amqp.frames.outcomes import DeliveryState
-from postroom.amqp.frames.performatives import Attach, Close, Detach, End, Performative
+from postroom.amqp.frames.performatives import Attach, Close, Detach, End
 
 if TYPE_CHECKING:
     from postroom.amqp.engine.backlog import Backlog

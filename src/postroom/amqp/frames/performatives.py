@@ -14,82 +14,21 @@ from mypy_extensions import i64
 
 from postroom.amqp.encoding import constructors as c
 from postroom.amqp.encoding import descriptors as d
-from postroom.amqp.encoding.composite import Composite, Error, Performative, read_error
+from postroom.amqp.encoding.composite import Error, Performative, read_error
 from postroom.amqp.encoding.field_reader import Fields, read_descriptor
 from postroom.amqp.encoding.field_writer import FieldWriter
 from postroom.amqp.encoding.reader import Reader
 from postroom.amqp.encoding.types import MAX_UINT, MAX_USHORT
-from postroom.amqp.frames.outcomes import (
-    ACCEPTED,
-    RELEASED,
-    Accepted,
-    Declare,
-    Declared,
-    DeliveryState,
-    Discharge,
-    Modified,
-    Received,
-    Rejected,
-    Released,
-    TransactionalState,
-    read_state,
-)
+from postroom.amqp.frames.outcomes import DeliveryState, read_state
 from postroom.amqp.frames.termini import Coordinator, Source, Target, read_source, read_target
 from postroom.amqp.frames.transfers import (
     RCV_FIRST,
     RCV_SECOND,
-    RECEIVER,
-    SENDER,
     SND_MIXED,
-    SND_SETTLED,
-    SND_UNSETTLED,
-    Disposition,
-    Flow,
-    Transfer,
     read_disposition,
     read_flow,
     read_transfer,
 )
-
-__all__ = [
-    "ACCEPTED",
-    "RCV_FIRST",
-    "RCV_SECOND",
-    "RECEIVER",
-    "RELEASED",
-    "SENDER",
-    "SND_MIXED",
-    "SND_SETTLED",
-    "SND_UNSETTLED",
-    "Accepted",
-    "Attach",
-    "Begin",
-    "Close",
-    "Composite",
-    "Coordinator",
-    "Declare",
-    "Declared",
-    "DeliveryState",
-    "Detach",
-    "Discharge",
-    "Disposition",
-    "End",
-    "Error",
-    "Flow",
-    "Modified",
-    "Open",
-    "Performative",
-    "Received",
-    "Rejected",
-    "Released",
-    "Source",
-    "Target",
-    "TransactionalState",
-    "Transfer",
-    "decode_performative",
-    "encode_performative",
-    "read_performative",
-]
 
 
 @final
@@ -231,22 +170,6 @@ class Close(Performative):
         f = FieldWriter()
         f.composite(self.error)
         f.finish(w, d.CLOSE)
-
-
-def encode_performative(performative: Performative) -> bytes:
-    """The encoding of one performative, as it stands in a frame; EncodeError for a field out of its range."""
-    w = BytesWriter()
-    performative.write(w)
-    return w.getvalue()
-
-
-def decode_performative(data: bytes, offset: int = 0) -> tuple[Performative, int]:
-    """The performative that begins at ``offset`` and the offset after it, where a transfer's payload
-    begins.
-    """
-    r = Reader(data, offset, len(data))
-    performative = read_performative(r)
-    return performative, r.pos
 
 
 def read_performative(r: Reader) -> Performative:

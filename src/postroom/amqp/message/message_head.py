@@ -12,7 +12,7 @@ from mypy_extensions import i64
 from postroom.amqp.encoding import constructors as c
 from postroom.amqp.encoding import descriptors as d
 from postroom.amqp.encoding.codec import encode
-from postroom.amqp.encoding.field_reader import Fields, read_descriptor, read_symbol_map
+from postroom.amqp.encoding.field_reader import Fields, read_descriptor
 from postroom.amqp.encoding.field_writer import FieldWriter
 from postroom.amqp.encoding.reader import Reader
 from postroom.amqp.encoding.types import MAX_UBYTE, Symbol
@@ -36,11 +36,6 @@ DELAYED_DELIVERY).
 DELIVERY_DELAY: Final = Symbol("x-opt-delivery-delay")
 """Message annotation: not to be delivered earlier than so many milliseconds after its arrival."""
 
-ORIGIN_QUEUE_MANAGER: Final = Symbol("x-opt-mqe-origin-qmgr")
-"""Message annotation: where the message was first put, half of MQ Everyplace's unique id."""
-ORIGIN_TIME: Final = Symbol("x-opt-mqe-time")
-"""Message annotation: the other half, a number that this queue manager gave to no other message."""
-
 MAX_ID_BYTES: Final = 0xFFFF
 """Message id, correlation id and group id: what the ledger's records have room for."""
 
@@ -48,7 +43,9 @@ _DELIVERY_TIME: Final = b"x-opt-delivery-time"
 _DELIVERY_DELAY: Final = b"x-opt-delivery-delay"
 _ELIGIBLE: Final = b"x-opt-dead-letter-eligible"
 _ORIGIN_QUEUE_MANAGER: Final = b"x-opt-mqe-origin-qmgr"
+"""Message annotation: where the message was first put, half of MQ Everyplace's unique id."""
 _ORIGIN_TIME: Final = b"x-opt-mqe-time"
+"""Message annotation: the other half, a number that this queue manager gave to no other message."""
 _REPORT: Final = b"x-opt-report"
 _MIN_TIME: Final = -0x8000_0000_0000_0000
 _MAX_TIME: Final = 0x7FFF_FFFF_FFFF_FFFF
@@ -307,18 +304,6 @@ def _milliseconds(r: Reader, what: str) -> i64:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise r.fail(f"{what}: milliseconds expected, not negative")
     return min(value, _MAX_DELAY_MS)
-
-
-def read_annotations(stored: bytes) -> dict[object, object]:
-    """The message annotations that the stored sections begin with; empty when there are none.
-
-    ``stored`` are the bytes from ``bare_offset`` on.
-    """
-    r = Reader(stored, 0, len(stored))
-    r.context = "message"
-    if not stored or read_descriptor(r) != d.MESSAGE_ANNOTATIONS:
-        return {}
-    return read_symbol_map(r, "message-annotations")
 
 
 def merge_annotations(stored: bytes, patch: dict[object, object]) -> bytes:

@@ -45,10 +45,6 @@ class TraceContext:
     def is_sampled(self) -> bool:
         return self.flags & SAMPLED != 0
 
-    def traceparent(self) -> str:
-        """As text, version 00."""
-        return f"00-{self.trace_id.hex()}-{self.span_id.hex()}-{int(self.flags):02x}"
-
 
 def parse_traceparent(value: object) -> TraceContext | None:
     """The context of a ``traceparent``, text or binary; None for one that says nothing."""

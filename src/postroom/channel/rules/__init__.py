@@ -1,6 +1,6 @@
 """The dead-letter queue handler of IBM MQ: its rules-table language, and what it does with a message.
 
-* `parser`: `parse_table` and `check_table` read a table; `errors`, `lines`, `tokens`, `checks`, `symbols` are
+* `parser`: `check_table` reads a table; `errors`, `lines`, `tokens`, `checks`, `symbols` are
   what they do it with.
 * `table`: `RulesTable`, `Rule`, `Control`, and how a pattern matches.
 * `letter`: `DeadLetter`, what a rule can look at; `letter_fields` finds it in a message.

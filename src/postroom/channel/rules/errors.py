@@ -17,14 +17,3 @@ class Finding:
         """As compilers say it: ``file:line:column: error: …``."""
         kind = "error" if self.is_error else "warning"
         return f"{file}:{self.line}:{self.column}: {kind}: {self.message}"
-
-
-class RulesInvalid(ValueError):
-    """The table can't be used; ``findings`` are all its faults, warnings too, in the order of the text."""
-
-    def __init__(self, findings: tuple[Finding, ...]) -> None:
-        self.findings = findings
-        errors = [each for each in findings if each.is_error]
-        first = errors[0]
-        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        super().__init__(f"line {first.line}, column {first.column}: {first.message}{more}")

@@ -16,7 +16,7 @@ from postroom.channel.rules.checks import (
     pattern_number,
     shown,
 )
-from postroom.channel.rules.errors import Finding, RulesInvalid
+from postroom.channel.rules.errors import Finding
 from postroom.channel.rules.lines import Entry, entries_of
 from postroom.channel.rules.table import (
     ACTION_KEYWORDS,
@@ -44,14 +44,6 @@ KEYWORDS: Final = (*PATTERN_KEYWORDS, *ACTION_KEYWORDS, *CONTROL_KEYWORDS)
 FORWARD_ONLY: Final = ("FWDQ", "FWDQM", "HEADER")
 PUT_ONLY: Final = ("PUTAUT",)
 ANY: Final = "*"
-
-
-def parse_table(text: str) -> RulesTable:
-    """The table that ``text`` says; raises RulesInvalid with everything that is wrong with it."""
-    table, findings = check_table(text)
-    if table is None:
-        raise RulesInvalid(findings)
-    return table
 
 
 def check_table(text: str) -> tuple[RulesTable | None, tuple[Finding, ...]]:

@@ -15,18 +15,8 @@ from postroom.manager.kernel.options import (
 )
 from postroom.manager.kernel.quota_definition import QuotaDefinition
 from postroom.manager.names.remote_queue_definition import RemoteQueueDefinition
+from postroom.model import entity_types as t
 from postroom.model.channel import ChannelDefinition
-from postroom.model.entity_types import (
-    CHANNEL_TYPE,
-    DEAD_LETTER_HANDLER_TYPE,
-    QUEUE_TYPE,
-    QUOTA_TYPE,
-    REMOTE_QUEUE_TYPE,
-    ROLE_TYPE,
-    SUBSCRIPTION_TYPE,
-    TOPIC_TYPE,
-    USER_TYPE,
-)
 from postroom.model.settings import types_of
 
 _QUEUE: Final = {name: types_of(QueueDefinition)[name] for name in QUEUE_SETTINGS}
@@ -56,22 +46,22 @@ class Kind:
     has_name: bool = True
 
 
-QUOTA: Final = Kind("quota", QUOTA_TYPE, types_of(QuotaDefinition))
-QUEUE: Final = Kind("queue", QUEUE_TYPE, _QUEUE)
-TOPIC: Final = Kind("topic", TOPIC_TYPE, _QUEUE)
+QUOTA: Final = Kind("quota", t.QUOTA_TYPE, types_of(QuotaDefinition))
+QUEUE: Final = Kind("queue", t.QUEUE_TYPE, _QUEUE)
+TOPIC: Final = Kind("topic", t.TOPIC_TYPE, _QUEUE)
 SUBSCRIPTION: Final = Kind(
     "subscription",
-    SUBSCRIPTION_TYPE,
+    t.SUBSCRIPTION_TYPE,
     {**{key: type(value) for key, value in SUBSCRIBED.items()}, **_QUEUE},
     fixed=tuple(SUBSCRIBED),
 )
-REMOTE_QUEUE: Final = Kind("remote_queue", REMOTE_QUEUE_TYPE, types_of(RemoteQueueDefinition))
-CHANNEL: Final = Kind("channel", CHANNEL_TYPE, types_of(ChannelDefinition), fixed=("type",))
+REMOTE_QUEUE: Final = Kind("remote_queue", t.REMOTE_QUEUE_TYPE, types_of(RemoteQueueDefinition))
+CHANNEL: Final = Kind("channel", t.CHANNEL_TYPE, types_of(ChannelDefinition), fixed=("type",))
 HANDLER: Final = Kind(
-    "dead_letter_handler", DEAD_LETTER_HANDLER_TYPE, {"rules": str, "queue": str}, has_name=False
+    "dead_letter_handler", t.DEAD_LETTER_HANDLER_TYPE, {"rules": str, "queue": str}, has_name=False
 )
-ROLE: Final = Kind("role", ROLE_TYPE, {"members": list, "grants": list, "description": str})
-USER: Final = Kind("user", USER_TYPE, {"grants": list, "locked": bool, "description": str})
+ROLE: Final = Kind("role", t.ROLE_TYPE, {"members": list, "grants": list, "description": str})
+USER: Final = Kind("user", t.USER_TYPE, {"grants": list, "locked": bool, "description": str})
 
 KINDS: Final = (QUOTA, QUEUE, TOPIC, SUBSCRIPTION, REMOTE_QUEUE, CHANNEL, HANDLER, ROLE, USER)
 """In the order in which they are made: each needs only what stands before it. Rights come last, since they

@@ -13,8 +13,8 @@ from typing import Final
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.session import Session as EngineSession
 from postroom.amqp.frames.outcomes import TransactionalState
-from postroom.amqp.frames.performatives import SND_SETTLED
 from postroom.amqp.frames.termini import Source, Target
+from postroom.amqp.frames.transfers import SND_SETTLED
 from postroom.client.aio.connection import Connection
 from postroom.client.aio.management_client import ManagementClient, requests_in
 from postroom.client.aio.session import Session

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
+from postroom.amqp.encoding.composite import Error
 from postroom.amqp.encoding.types import Symbol
 from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, Modified, Rejected
-from postroom.amqp.frames.performatives import Error
 from postroom.client.aio.closable import Closable, OfOneSession
 from postroom.client.connection.receiver_link import Receiving
 from postroom.client.exceptions import MessageFormatException

@@ -116,10 +116,6 @@ class Relay:
         """Leave ``message`` on its queue, for others: it doesn't come here again."""
         self._receiving.settle(message, LEFT)
 
-    def release(self, message: Incoming) -> None:
-        """Give ``message`` back as if it had never left."""
-        self._receiving.settle(message, RELEASED)
-
     async def close(self) -> None:
         """Give back what is at hand, and end the links."""
         self._receiving.stop(RELEASED)

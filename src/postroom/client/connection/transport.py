@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar, cast
 
+from postroom.amqp.encoding.composite import Error
 from postroom.amqp.engine import events
 from postroom.amqp.engine.connection import Connection as Engine
 from postroom.amqp.engine.link import Link
@@ -20,7 +21,7 @@ from postroom.amqp.engine.session import Session as EngineSession
 from postroom.amqp.engine.shared_state import Event
 from postroom.amqp.errors import CONNECTION_REDIRECT, NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS
 from postroom.amqp.extensions import ESTABLISHMENT_FAILED, SOLE_CONNECTION
-from postroom.amqp.frames.performatives import Error, Open
+from postroom.amqp.frames.performatives import Open
 from postroom.amqp.frames.sasl import ANONYMOUS
 from postroom.client.connection.sign_in import ScramSignIn
 from postroom.client.exceptions import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from postroom.amqp.frames.performatives import Error
+from postroom.amqp.encoding.composite import Error
 from postroom.client.exceptions import JMSException, ManagementException, from_error
 from postroom.client.messages.message import Message
 

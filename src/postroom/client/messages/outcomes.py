@@ -6,11 +6,11 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
+from postroom.amqp.encoding.composite import Error
 from postroom.amqp.encoding.types import MAX_UINT, Symbol, ULong
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.extensions import REDELIVERY_DELAY
 from postroom.amqp.frames.outcomes import DeliveryState, Modified, Rejected
-from postroom.amqp.frames.performatives import Error
 from postroom.client.durations import MS_A_SECOND, check_duration
 from postroom.client.exceptions import MessageFormatException
 

@@ -10,9 +10,6 @@ from uuid import UUID
 from postroom.client.exceptions import MessageFormatException
 from postroom.client.messages.message import Message, MessageId, decode_message
 
-ORIGIN_ANNOTATION = "x-opt-mqe-origin-qmgr"
-TIME_ANNOTATION = "x-opt-mqe-time"
-
 
 class UniqueId(NamedTuple):
     """What no two messages share: the queue manager where one was first put (MSG_ORIGIN_QMGR), and a number

@@ -14,8 +14,8 @@ from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.session import Session as EngineSession
 from postroom.amqp.extensions import EXCLUSIVE_PROPERTY, MANAGEMENT_ADDRESS, REDELIVERY_DELAY
-from postroom.amqp.frames.performatives import RCV_FIRST, RCV_SECOND, SND_MIXED, SND_SETTLED, SND_UNSETTLED
 from postroom.amqp.frames.termini import DISTRIBUTION_COPY, Source, Target
+from postroom.amqp.frames.transfers import RCV_FIRST, RCV_SECOND, SND_MIXED, SND_SETTLED, SND_UNSETTLED
 from postroom.client.connection.options import MAX_PREFETCH, RecoverMode
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.receiver_link import Incoming, Receiving

@@ -11,8 +11,9 @@ from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.session import Session as EngineSession
 from postroom.amqp.extensions import REJECTED_OUTCOME
 from postroom.amqp.frames.outcomes import ACCEPTED, Declare, Declared, DeliveryState, Discharge, Rejected
-from postroom.amqp.frames.performatives import SND_UNSETTLED, Source
-from postroom.amqp.frames.performatives import Coordinator as CoordinatorTarget
+from postroom.amqp.frames.termini import Coordinator as CoordinatorTarget
+from postroom.amqp.frames.termini import Source
+from postroom.amqp.frames.transfers import SND_UNSETTLED
 from postroom.amqp.message.sections import Message, Value
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.sender_link import Sending

@@ -6,8 +6,6 @@ whoever dies. What is had so is what a power cut at that moment would have left:
 """
 
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -83,16 +81,6 @@ def freeze(folder: Path, beside: tuple[str, ...] = ()) -> Frozen:
                 ledger, superblock = found
                 return Frozen([*ledger, *first, superblock])
     raise NeverQuiet(folder)
-
-
-@contextmanager
-def frozen(folder: Path, beside: tuple[str, ...] = ()) -> Iterator[Frozen]:
-    """The same, closed at the end."""
-    made = freeze(folder, beside)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def _files_while_quiet(disk: Disk, folder: Path) -> tuple[list[FrozenFile], FrozenFile] | None:

@@ -103,11 +103,6 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace(">", "\\>").replace("\n", "\\n").replace("\r", "\\r")
 
 
-def everything(definition: Mapping[str, Any], event: str) -> bool:
-    """`Wants` for all destinations."""
-    return True
-
-
 def as_defined(definition: Mapping[str, Any], event: str) -> bool:
     """`Wants` for what the definitions ask for: ``message_logging``, or expired messages of the policy
     "log"."""

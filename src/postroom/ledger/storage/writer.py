@@ -1,7 +1,7 @@
 """Who makes a block durable, beside the event loop: one job at a time, signalled through a descriptor.
 
-`NativeWriter` (C, no interpreter lock) where the extension was built, else `ThreadWriter`. `InlineWriter`
-does the work in `complete`, for tools and tests. A failed job is fatal to the ledger: nothing is tried again.
+`NativeWriter` (C, no interpreter lock) where the extension was built, else `ThreadWriter`. A failed job
+is fatal to the ledger: nothing is tried again.
 """
 
 import os
@@ -45,7 +45,7 @@ class Writer(Protocol):
         one has failed."""
 
 
-def _failed(code: int | None, reason: str) -> LedgerFailed:
+def failed(code: int | None, reason: str) -> LedgerFailed:
     return LedgerFailed(
         f"writing or syncing the journal failed: {reason} (errno {code}); the process must end and restart"
     )
@@ -77,7 +77,7 @@ class NativeWriter:
     def _finish(self, wait: bool) -> bool:
         code = self._native.finish(wait)
         if code:
-            raise _failed(code, os.strerror(code))
+            raise failed(code, os.strerror(code))
         return code is not None
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class ThreadWriter:
         if not self._completion.take():
             return False
         if self._error is not None:
-            raise _failed(self._error.errno, str(self._error))
+            raise failed(self._error.errno, str(self._error))
         return True
 
     def wait(self) -> None:
@@ -164,39 +164,6 @@ class ThreadWriter:
             except OSError as error:
                 self._error = error
             self._completion.signal()
-
-
-@final
-class InlineWriter:
-    """Writes when it is asked whether it has: no thread."""
-
-    completion_fd = -1
-
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
-        self._job: _Job | None = None
-
-    def submit(self, file: DiskFile, offset: int, parts: list[Bytes], sync_names: bool) -> None:
-        self._job = (file, offset, parts, sync_names)
-
-    def over(self) -> bool:
-        return self._job is not None
-
-    def complete(self) -> bool:
-        self.wait()
-        return True
-
-    def wait(self) -> None:
-        job, self._job = self._job, None
-        if job is None:
-            raise RuntimeError("no job was submitted")
-        try:
-            do_job(self._disk, *job)
-        except OSError as error:
-            raise _failed(error.errno, str(error)) from error
-
-    def close(self) -> None:
-        self._job = None
 
 
 def do_job(disk: Disk, file: DiskFile, offset: int, parts: list[Bytes], sync_names: bool) -> None:

@@ -23,6 +23,7 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.model import numbers as n
 from postroom.model.channel import ChannelDefinition, ChannelInvalid
+from postroom.model.settings import restored
 
 if TYPE_CHECKING:
     from postroom.ledger.recovery.recovered import Recovered
@@ -267,7 +268,7 @@ def restore(core: Core, recovered: "Recovered") -> dict[int, Batch]:
     """The channels from before the start, and their batches by their ids as holders."""
     channels = channels_of(core)
     for id, record in recovered.channels:
-        definition = ChannelDefinition.from_record(record)
+        definition = restored(ChannelDefinition, record)
         channels.by_name[definition.name] = Channel(id, definition)
     by_id = {int(channel.id): channel for channel in channels.by_name.values()}
     for id, state in recovered.channel_states:

@@ -14,7 +14,7 @@ from postroom.manager.kernel.destination_checks import (
 from postroom.manager.kernel.errors import DefinitionInvalid
 from postroom.manager.kernel.name_rules import check_name, check_subscription_name, check_topic_name
 from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
-from postroom.model.settings import NO_LIMIT, bounds_of, first_fault, record_of, restored, setting, unusual_of
+from postroom.model.settings import NO_LIMIT, bounds_of, first_fault, record_of, setting, unusual_of
 
 IDENTITY_FIELDS: Final = (
     *("name", "kind", "auto_created", "temporary", "durably_paused"),
@@ -239,11 +239,6 @@ class QueueDefinition:
         definitions in force, and there may be many.
         """
         return unusual_of(self, "kind")
-
-    @staticmethod
-    def from_record(record: dict[str, object]) -> "QueueDefinition":
-        """The definition that `to_ledger` wrote."""
-        return restored(QueueDefinition, record)
 
 
 QUEUE_BOUNDS: Final = bounds_of(QueueDefinition)

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from postroom.manager.kernel.destination_checks import POLICIES, POLICY_FIFO, POLICY_PREEMPTIVE
 from postroom.manager.kernel.errors import DefinitionInvalid, NameNotAllowed
 from postroom.manager.kernel.quota_pool import NO_LIMIT, Pool
-from postroom.model.settings import bounds_of, first_fault, record_of, restored, setting
+from postroom.model.settings import bounds_of, first_fault, record_of, setting
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.destination import Destination
@@ -50,11 +50,6 @@ class QuotaDefinition:
     def to_record(self) -> dict[str, object]:
         """As JSON-able fields, for the ledger."""
         return {"kind": KIND_QUOTA, **record_of(self)}
-
-    @staticmethod
-    def from_record(record: dict[str, object]) -> "QuotaDefinition":
-        """The definition that `to_record` wrote."""
-        return restored(QuotaDefinition, record)
 
 
 _BOUNDS: Final = bounds_of(QuotaDefinition)

@@ -14,7 +14,7 @@ from typing import Final
 
 from postroom.manager.kernel.errors import DefinitionInvalid
 from postroom.manager.kernel.name_rules import RESERVED_PREFIX, check_name
-from postroom.model.settings import record_of, restored
+from postroom.model.settings import record_of
 
 KIND_REMOTE: Final = "remote"
 MAX_DESCRIPTION_CHARS: Final = 256
@@ -65,8 +65,3 @@ class RemoteQueueDefinition:
         """As `to_record`, with its kind and without what is blank."""
         fields_set = {name: value for name, value in self.to_record().items() if value != ""}
         return {"kind": KIND_REMOTE, **fields_set}
-
-    @staticmethod
-    def from_record(record: dict[str, object]) -> "RemoteQueueDefinition":
-        """The definition that `to_ledger` wrote."""
-        return restored(RemoteQueueDefinition, record)

@@ -15,9 +15,7 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Warned
 from postroom.manager.kernel.options import USAGE_TRANSMISSION
-from postroom.manager.queues.message_ids import ids_of
 from postroom.model import mq
-from postroom.model.ids import MessageIds
 from postroom.model.message import MessageHead
 from postroom.model.mq import Reason, Undelivered, reason_name
 
@@ -48,10 +46,6 @@ class Original:
         """Where reports go; "" nowhere."""
         found = self.fields.property_at(_REPLY_TO)
         return found if isinstance(found, str) else ""
-
-    @property
-    def ids(self) -> MessageIds:
-        return ids_of(self.head)
 
     def is_report(self) -> bool:
         """Whether it is one itself: about those none are made."""

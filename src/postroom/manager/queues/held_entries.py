@@ -56,14 +56,6 @@ class HeldChunk:
         end = read_i64_le(self.marks, (low - 1) * MARK_BYTES + 8)
         return max(self.head, min(end, self.end))
 
-    def positions(self) -> list[int]:
-        """Of the marks."""
-        return [read_i64_le(self.marks, at) for at in range(0, len(self.marks), MARK_BYTES)]
-
-    def ends(self) -> list[int]:
-        """Behind the last entry of each mark."""
-        return [read_i64_le(self.marks, at + 8) for at in range(0, len(self.marks), MARK_BYTES)]
-
     def rows(self, first: i64, end: i64) -> Any:
         """Packed entries as an array of `PACKED_FIELDS`."""
         return np.frombuffer(self.data, _PACKED)[first:end]

@@ -41,10 +41,6 @@ class ChannelService:
 
     # -- definitions and states
 
-    def find(self, name: str) -> Channel:
-        """The channel of that name; raises ChannelNotFound."""
-        return channels.find(self._core, name)
-
     def define(self, definition: ChannelDefinition, now_us: i64) -> Channel:
         """Make a channel; the same definition again returns the one that is there. Raises ChannelExists,
         DefinitionInvalid, LimitExceeded."""

@@ -40,12 +40,12 @@ from postroom.manager.spark.subscription import (
     MAX_CHECKPOINT_BYTES,
     SparkSubscription,
     SparkSubscriptionDefinition,
-    definition_of,
     spark_subscriptions_of,
     subscribed_to,
 )
 from postroom.model import numbers as n
 from postroom.model.packed import PACKED_BYTES
+from postroom.model.settings import restored
 
 if TYPE_CHECKING:
     from postroom.ledger.recovery.recovered import AssignedRows, Recovered
@@ -418,7 +418,7 @@ def restore(core: Core, recovered: "Recovered") -> None:
 
 
 def _restore_one(core: Core, id: int, last: int, record: dict[str, object]) -> SparkSubscription:
-    definition = definition_of(record)
+    definition = restored(SparkSubscriptionDefinition, record)
     queue = destinations_of(core).queues[definition.queue]
     spark = SparkSubscription(id, definition, queue, str(record["user"]))
     spark.restore(record)

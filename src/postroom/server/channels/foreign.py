@@ -1,7 +1,8 @@
 """Channels to and from foreign brokers begin: a link to an address of theirs, on a connection of ours."""
 
 from postroom.amqp.engine.link import Link
-from postroom.amqp.frames.performatives import SND_UNSETTLED, Source, Target
+from postroom.amqp.frames.termini import Source, Target
+from postroom.amqp.frames.transfers import SND_UNSETTLED
 from postroom.server.channels.agent_link import AgentLink
 from postroom.server.channels.foreign_receiving_link import ForeignReceivingLink
 from postroom.server.channels.foreign_sending_link import ForeignSendingLink

@@ -13,7 +13,8 @@ from postroom.amqp.encoding.composite import Error
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from postroom.amqp.frames.outcomes import ACCEPTED
-from postroom.amqp.frames.performatives import Attach, Source, Target
+from postroom.amqp.frames.performatives import Attach
+from postroom.amqp.frames.termini import Source, Target
 from postroom.amqp.message.message_head import scan_head
 from postroom.channel import wire
 from postroom.channel.negotiation import Offer, Terms, negotiate, read_offer, receiving_offer

@@ -14,7 +14,8 @@ from postroom.amqp.engine.delivery import Delivery as WireDelivery
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, AmqpError
 from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Rejected
-from postroom.amqp.frames.performatives import Attach, Source, Target
+from postroom.amqp.frames.performatives import Attach
+from postroom.amqp.frames.termini import Source, Target
 from postroom.channel import wire
 from postroom.channel.negotiation import Offer, Terms, negotiate, read_offer, sending_offer
 from postroom.channel.sending_machine import BEAT, FINISH, REQUEST_CONFIRM, SendingMachine

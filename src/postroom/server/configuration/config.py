@@ -55,7 +55,6 @@ from postroom.server.configuration.values import (
     settings_of,
 )
 
-DEFAULT_TLS_PORT: Final = 5671
 DEFAULT_DATA_FOLDER: Final = "postroom-data"
 RESERVED_PREFIXES: Final = ("$", "postroom.")
 """Names that begin so belong to the broker: they are neither created on attach nor by request."""

@@ -22,8 +22,8 @@ from postroom.amqp.extensions import (
     SELECTOR_DESCRIPTOR,
     SHARED_CAPABILITY,
 )
-from postroom.amqp.frames.performatives import Attach, Coordinator, Source, Target
-from postroom.amqp.frames.termini import DURABILITY_CONFIGURATION, EXPIRY_NEVER
+from postroom.amqp.frames.performatives import Attach
+from postroom.amqp.frames.termini import DURABILITY_CONFIGURATION, EXPIRY_NEVER, Coordinator, Source, Target
 from postroom.channel.wire import CHANNEL_ADDRESS
 from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.destination import Destination

@@ -51,12 +51,15 @@ class Outcome:
 class Action(ABC):
     """One, of the pages that name it. It has no state: one object serves all requests."""
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
     """As ``?act=`` has it."""
     label: ClassVar[str]
     """On its buttons."""
-    danger: ClassVar[bool] = False
+    danger: ClassVar[bool]
     """Whether something is lost by it."""
+
+    def __init_subclass__(cls, name: str = "", label: str = "", danger: bool = False) -> None:
+        cls.name, cls.label, cls.danger = name or cls.name, label, danger
 
     @abstractmethod
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:

@@ -14,7 +14,6 @@ from postroom.server.console.life import Life, Stay
 
 WIDTH: Final = 1000.0
 LANE: Final = 62.0
-BOX: Final = 34.0
 TOP: Final = 22.0
 """Of a lane: above its boxes stands the name."""
 MAX_LANES: Final = 20

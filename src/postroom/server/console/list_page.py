@@ -10,23 +10,23 @@ from postroom.server.console.page import Figures, Page
 from postroom.server.console.visit import Visit
 from postroom.server.management.request import Attributes
 
-MAX_FOLLOWED: int = 1000
-"""With more rows the list stands still: to follow it would be work for the broker."""
-
 
 class ListPage(Page):
     """Everything of a type that the user may see."""
 
-    title: ClassVar[str]
     entity_type: ClassVar[str]
     columns: ClassVar[Sequence[Column]]
     what: ClassVar[str]
     """The rows' plural."""
+    title: ClassVar[str] = ""
+    """Unless it is ``what``."""
     searched: ClassVar[Sequence[str]] = ("name",)
     sort: ClassVar[str] = "name"
     about: ClassVar[str] = ""
     """What such a thing is, in a sentence."""
     interval_s: ClassVar[float] = 5.0
+    max_followed: ClassVar[float] = 1000
+    """With more rows the list stands still: to follow it would be work for the broker."""
 
     async def rows(self, visit: Visit) -> list[Attributes]:
         """What is listed, with everything that its columns show."""
@@ -37,10 +37,10 @@ class ListPage(Page):
         listing = self._listing(visit, rows)
         if visit.is_fragment:
             return visit.page("listing.html", listing=listing)
-        live = f"{visit.path}{listing.url(live=1)}" if len(rows) <= MAX_FOLLOWED else ""
+        live = f"{visit.path}{listing.url(live=1)}" if len(rows) <= self.max_followed else ""
         return visit.page(
             "list.html",
-            title=self.title,
+            title=self.title or self.what.capitalize(),
             about=self.about,
             listing=listing,
             actions=self.actions,

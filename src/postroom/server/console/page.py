@@ -33,11 +33,15 @@ class Page:
 
     path: ClassVar[str]
     """As a route has it; a parameter is ``{name:path}``."""
-    section: ClassVar[str] = ""
-    """The path of the navigation's entry that is marked; "": its own."""
+    section: ClassVar[str]
+    """The path of the navigation's entry that is marked: as far as a page's own begins with it."""
     actions: ClassVar[Sequence[Action]] = ()
     interval_s: ClassVar[float] = 2.0
     """Between two looks at its figures while it is open."""
+
+    def __init_subclass__(cls, path: str = "") -> None:
+        if path:
+            cls.path, cls.section = path, "/" + path.split("/")[1]
 
     async def show(self, visit: Visit) -> Response:
         """The answer to GET."""

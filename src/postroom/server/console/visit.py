@@ -42,12 +42,12 @@ class Console:
 class Visit:
     """One request by a user who may be here."""
 
-    def __init__(self, console: Console, request: Request, requester: Requester, section: str = "") -> None:
-        """``section``: the path of the navigation's entry that is marked; "": the request's own."""
+    def __init__(self, console: Console, request: Request, requester: Requester, section: str) -> None:
+        """``section``: the path of the navigation's entry that is marked."""
         self.console: Final = console
         self.request: Final = request
         self.requester: Final = requester
-        self.section: Final = section or self.path
+        self.section: Final = section
         self.csrf_token: Final = console.shared.requesters.csrf_token(request)
 
     # What was sent.

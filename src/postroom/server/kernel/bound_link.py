@@ -7,6 +7,7 @@ from postroom.amqp.encoding.composite import Error
 from postroom.amqp.engine.delivery import Delivery as WireDelivery
 from postroom.amqp.engine.events import TransferReceived
 from postroom.amqp.engine.link import Link
+from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.amqp.frames.performatives import Attach
 from postroom.amqp.frames.termini import EXPIRY_SESSION_END
@@ -60,6 +61,16 @@ class BoundLink(Sink):
     ) -> None:
         """The client says what becomes of these deliveries."""
         raise NotImplementedError
+
+    def agree(
+        self, link: SenderLink, deliveries: list[WireDelivery], state: DeliveryState | None, settled: bool
+    ) -> None:
+        """What the client says of these deliveries changes nothing here: one that waits for an answer gets
+        it."""
+        if not settled:
+            for delivery in deliveries:
+                link.settle(delivery.id, delivery.id, state)
+            self.binding.touch()
 
     def sender_settled(self, delivery_ids: list[int]) -> None:
         """The client, as sender, has forgotten these deliveries."""

@@ -21,8 +21,9 @@ from postroom.amqp.errors import (
     DecodeError,
 )
 from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState, Rejected, TransactionalState
-from postroom.amqp.frames.performatives import RCV_SECOND, Attach, Target
-from postroom.amqp.frames.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER
+from postroom.amqp.frames.performatives import Attach
+from postroom.amqp.frames.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER, Target
+from postroom.amqp.frames.transfers import RCV_SECOND
 from postroom.amqp.message.message_head import scan_head
 from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager.destinations.routing import slows_down

@@ -5,7 +5,7 @@ from typing import Final, final
 from postroom.amqp.engine.delivery import Delivery as WireDelivery
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Modified, Rejected, Released
-from postroom.amqp.frames.performatives import SND_MIXED
+from postroom.amqp.frames.transfers import SND_MIXED
 from postroom.manager.kernel.entry import Entry
 
 

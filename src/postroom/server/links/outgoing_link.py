@@ -22,7 +22,9 @@ from postroom.amqp.frames.outcomes import (
     Released,
     TransactionalState,
 )
-from postroom.amqp.frames.performatives import SND_SETTLED, SND_UNSETTLED, Attach, Source
+from postroom.amqp.frames.performatives import Attach
+from postroom.amqp.frames.termini import Source
+from postroom.amqp.frames.transfers import SND_SETTLED, SND_UNSETTLED
 from postroom.manager.kernel.consumer import Consumer, QueueReader
 from postroom.manager.kernel.effects import PRESETTLED, Delivery
 from postroom.manager.kernel.entry import Entry
@@ -238,8 +240,8 @@ class OutgoingLink(BoundLink):
         if isinstance(state, Received) or (state is None and not settled) or self._is_refused(state):
             return
         consumer = self.consumer
-        if consumer is None:
-            self._answer_copies(deliveries, state, settled)
+        if consumer is None:  # a browser's outcomes change nothing
+            self.agree(self.link, deliveries, state, settled)
             return
         transaction = None
         if isinstance(state, TransactionalState):
@@ -333,15 +335,6 @@ class OutgoingLink(BoundLink):
     def _settle_safely(self, state: DeliveryState, entry: Entry, now_us: int) -> None:
         if self.consumer is not None:
             self._apply(self.consumer, state, entry, now_us, PRESETTLED, None)
-
-    def _answer_copies(
-        self, deliveries: list[WireDelivery], state: DeliveryState | None, settled: bool
-    ) -> None:
-        """A browser's outcomes change nothing; a browser that waits for an answer gets it."""
-        if not settled:
-            for delivery in deliveries:
-                self.link.settle(delivery.id, delivery.id, state)
-            self.binding.touch()
 
     def settled(self, first: int, last: int) -> None:
         if self.answers_elsewhere:

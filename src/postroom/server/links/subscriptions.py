@@ -10,8 +10,8 @@ from typing import Final
 
 from postroom.amqp.errors import INVALID_FIELD, NOT_FOUND, AmqpError
 from postroom.amqp.extensions import GLOBAL_CAPABILITY, SHARED_CAPABILITY
-from postroom.amqp.frames.performatives import Attach, Source
-from postroom.amqp.frames.termini import DURABILITY_NONE, EXPIRY_NEVER
+from postroom.amqp.frames.performatives import Attach
+from postroom.amqp.frames.termini import DURABILITY_NONE, EXPIRY_NEVER, Source
 from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.errors import QueueNotFound, SubscriptionInUse
 from postroom.manager.manager import QueueManager

@@ -19,7 +19,7 @@ from postroom.amqp.extensions import (
     XA_PROPERTY,
 )
 from postroom.amqp.frames.outcomes import RELEASED, DeliveryState, Modified, Rejected, Released
-from postroom.amqp.frames.performatives import Attach, Source, Target
+from postroom.amqp.frames.performatives import Attach
 from postroom.amqp.frames.termini import (
     DISTRIBUTION_COPY,
     DISTRIBUTION_MOVE,
@@ -29,6 +29,8 @@ from postroom.amqp.frames.termini import (
     EXPIRY_LINK_DETACH,
     EXPIRY_NEVER,
     EXPIRY_SESSION_END,
+    Source,
+    Target,
 )
 from postroom.model.selector import SelectorInvalid, parse
 

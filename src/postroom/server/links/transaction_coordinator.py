@@ -14,7 +14,8 @@ from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.errors import NOT_ALLOWED, TRANSACTION_ROLLBACK, TRANSACTION_UNKNOWN_ID, AmqpError
 from postroom.amqp.extensions import DISTRIBUTED_TRANSACTIONS, LOCAL_TRANSACTIONS, XA_CODE
 from postroom.amqp.frames.outcomes import ACCEPTED, Declared, DeliveryState, Discharge, Rejected
-from postroom.amqp.frames.performatives import Attach, Coordinator
+from postroom.amqp.frames.performatives import Attach
+from postroom.amqp.frames.termini import Coordinator
 from postroom.manager.kernel.errors import LimitExceeded, ManagerError, XaError
 from postroom.server.kernel.bound_link import BoundLink
 from postroom.server.kernel.connection_state import ConnectionState

@@ -5,7 +5,7 @@ that there are; the reference prints it.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,28 +13,7 @@ from postroom.manager.administration.message_jobs import DISCARD, FORWARD, REPLA
 from postroom.manager.kernel.name_rules import SUBSCRIPTION_MARK
 from postroom.manager.message_store.verbs import holder_by_id
 from postroom.manager.transactions.xa_branch import branches_of
-from postroom.model.entity_types import (
-    BRANCH_TYPE,
-    BROKER_TYPE,
-    CHANNEL_TYPE,
-    CONNECTION_TYPE,
-    DEAD_LETTER_HANDLER_TYPE,
-    LEASE_TYPE,
-    LEDGER_TYPE,
-    MEMBER_TYPE,
-    MESSAGE_TYPE,
-    QUEUE_TYPE,
-    QUOTA_TYPE,
-    REMOTE_QUEUE_TYPE,
-    ROLE_TYPE,
-    SINK_TYPE,
-    SPARK_SUBSCRIPTION_TYPE,
-    STORE_HOLDER_TYPE,
-    SUBSCRIPTION_TYPE,
-    TOPIC_TYPE,
-    TRANSACTION_TYPE,
-    USER_TYPE,
-)
+from postroom.model import entity_types as t
 from postroom.model.names import full_address
 from postroom.model.rights import QUEUE_MANAGER, Right, Rights
 from postroom.model.xa import Xid, XidInvalid
@@ -288,23 +267,23 @@ _PRINCIPAL: Final = {
 }
 
 RULES: Final[dict[str, dict[str, Rule]]] = {
-    QUEUE_TYPE: {"CREATE": _defining(Right.CREATE), **_DESTINATION, **_HOLDS_MESSAGES},
-    TOPIC_TYPE: {"CREATE": _defining(Right.CREATE), "PUBLISH": _on_name(Right.PUT), **_DESTINATION},
-    SUBSCRIPTION_TYPE: {"CREATE": _defining(Right.CREATE), **_DESTINATION, **_HOLDS_MESSAGES},
-    REMOTE_QUEUE_TYPE: {
+    t.QUEUE_TYPE: {"CREATE": _defining(Right.CREATE), **_DESTINATION, **_HOLDS_MESSAGES},
+    t.TOPIC_TYPE: {"CREATE": _defining(Right.CREATE), "PUBLISH": _on_name(Right.PUT), **_DESTINATION},
+    t.SUBSCRIPTION_TYPE: {"CREATE": _defining(Right.CREATE), **_DESTINATION, **_HOLDS_MESSAGES},
+    t.REMOTE_QUEUE_TYPE: {
         "CREATE": _leading_elsewhere(Right.CREATE),
         "READ": _on_name(Right.INQUIRE),
         "UPDATE": _leading_elsewhere(Right.ALTER),
         "DELETE": _on_name(Right.DELETE, act=True),
     },
-    MESSAGE_TYPE: _MESSAGE,
-    QUOTA_TYPE: {
+    t.MESSAGE_TYPE: _MESSAGE,
+    t.QUOTA_TYPE: {
         "CREATE": _on_queue_manager(Right.CREATE, act=True),
         "READ": _on_queue_manager(Right.INQUIRE),
         "UPDATE": _on_queue_manager(Right.ALTER, act=True),
         "DELETE": _on_queue_manager(Right.DELETE, act=True),
     },
-    CHANNEL_TYPE: {
+    t.CHANNEL_TYPE: {
         "CREATE": _defining_channel(Right.CREATE),
         "READ": _on_queue_manager(Right.INQUIRE),
         "UPDATE": _defining_channel(Right.ALTER),
@@ -315,32 +294,32 @@ RULES: Final[dict[str, dict[str, Rule]]] = {
         "RESOLVE": _on_queue_manager(Right.RESOLVE, act=True),
         "PING": _on_queue_manager(Right.INQUIRE),
     },
-    DEAD_LETTER_HANDLER_TYPE: {"READ": _on_queue_manager(Right.INQUIRE)},
-    CONNECTION_TYPE: {
+    t.DEAD_LETTER_HANDLER_TYPE: {"READ": _on_queue_manager(Right.INQUIRE)},
+    t.CONNECTION_TYPE: {
         "READ": _on_queue_manager(Right.INQUIRE),
         "CLOSE": _on_queue_manager(Right.PAUSE, act=True),
         "RESET-STATISTICS": _on_queue_manager(Right.ALTER, act=True),
     },
-    BROKER_TYPE: {
+    t.BROKER_TYPE: {
         "READ": _on_queue_manager(Right.INQUIRE),
         "RESET-STATISTICS": _on_queue_manager(Right.ALTER, act=True),
     },
-    LEASE_TYPE: {
+    t.LEASE_TYPE: {
         "CREATE": Rule(_lease, "read-ledger on queue manager, with bodies read-bodies too", True),
         "READ": _on_queue_manager(Right.READ_LEDGER),
         "UPDATE": _on_queue_manager(Right.READ_LEDGER, act=True),
         "DELETE": _on_queue_manager(Right.READ_LEDGER, act=True),
     },
-    LEDGER_TYPE: {
+    t.LEDGER_TYPE: {
         "FIND-MESSAGES": _on_queue_manager(Right.READ_LEDGER),
         "FOLLOW-MESSAGES": _on_queue_manager(Right.READ_LEDGER),
     },
-    MEMBER_TYPE: {
+    t.MEMBER_TYPE: {
         "READ": _on_queue_manager(Right.INQUIRE),
         "DELETE": _on_queue_manager(Right.ALTER, act=True),
         "HAND-OVER": _on_queue_manager(Right.PAUSE, act=True),
     },
-    SPARK_SUBSCRIPTION_TYPE: {
+    t.SPARK_SUBSCRIPTION_TYPE: {
         operation: Rule(
             _queue_of_spark_subscription,
             "get on its queue",
@@ -348,8 +327,8 @@ RULES: Final[dict[str, dict[str, Rule]]] = {
         )
         for operation in ("CREATE", "READ", "UPDATE", "DELETE", "PLAN", "REGISTER", "CONFIRM")
     },
-    TRANSACTION_TYPE: {"READ": _on_queue_manager(Right.INQUIRE, Right.RESOLVE)},
-    BRANCH_TYPE: {
+    t.TRANSACTION_TYPE: {"READ": _on_queue_manager(Right.INQUIRE, Right.RESOLVE)},
+    t.BRANCH_TYPE: {
         "READ": _own_or_resolve(_user_of_named_branch, "who has begun it"),
         "END": _anybody("nothing: it is the session's own"),
         "RECOVER": _anybody("nothing; the branches of others are shown with resolve on queue manager"),
@@ -359,26 +338,26 @@ RULES: Final[dict[str, dict[str, Rule]]] = {
             _on_queue_manager(Right.RESOLVE, act=True),
         ),
     },
-    SINK_TYPE: {
+    t.SINK_TYPE: {
         **dict.fromkeys(("READ", "BEGIN", "SEAL", "ROLLBACK", "COMMIT"), _OF_SINK),
         "DELETE": _own_or_resolve(_sink_user, "who has begun the app's first batch", act=True),
     },
-    STORE_HOLDER_TYPE: {
+    t.STORE_HOLDER_TYPE: {
         "READ": Rule(_store_holder, "get on its queue for the own; else resolve on queue manager", False),
         "END": Rule(_store_holder, "get on its queue for the own; else resolve on queue manager", True),
     },
-    USER_TYPE: _PRINCIPAL,
-    ROLE_TYPE: _PRINCIPAL,
+    t.USER_TYPE: _PRINCIPAL,
+    t.ROLE_TYPE: _PRINCIPAL,
 }
 """By type and operation. The operations about all types (QUERY, GET-…) need nothing: QUERY shows what may be
 seen."""
 
 SEEN_BY: Final[dict[str, Right | None]] = {
     **dict.fromkeys(RULES, Right.INQUIRE),
-    **dict.fromkeys((QUEUE_TYPE, TOPIC_TYPE, SUBSCRIPTION_TYPE, REMOTE_QUEUE_TYPE), None),
-    LEASE_TYPE: Right.READ_LEDGER,
-    USER_TYPE: Right.ADMINISTER_USERS,
-    ROLE_TYPE: Right.ADMINISTER_USERS,
+    **dict.fromkeys((t.QUEUE_TYPE, t.TOPIC_TYPE, t.SUBSCRIPTION_TYPE, t.REMOTE_QUEUE_TYPE), None),
+    t.LEASE_TYPE: Right.READ_LEDGER,
+    t.USER_TYPE: Right.ADMINISTER_USERS,
+    t.ROLE_TYPE: Right.ADMINISTER_USERS,
 }
 """Which right on the queue manager shows all things of a type in answers to QUERY; None: inquire on the name
 of each shows it."""
@@ -427,10 +406,3 @@ def _shown(value: object) -> object:
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return [each[:MAX_ARGUMENT_CHARS] for each in value[:MAX_ARGUMENTS]]
     return f"({len(value)})" if isinstance(value, list | dict | bytes) else str(type(value).__name__)
-
-
-def described() -> Iterable[tuple[str, str, str, bool]]:
-    """Type, operation, what it needs and whether it is an act, of all there are: for the reference."""
-    for type, operations in RULES.items():
-        for operation, rule in operations.items():
-            yield type, operation, rule.words, rule.act

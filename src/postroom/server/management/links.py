@@ -12,7 +12,9 @@ from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, AmqpError
 from postroom.amqp.extensions import MANAGEMENT_ADDRESS
 from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState, Rejected, TransactionalState
-from postroom.amqp.frames.performatives import RCV_SECOND, SND_SETTLED, Attach, Target
+from postroom.amqp.frames.performatives import Attach
+from postroom.amqp.frames.termini import Target
+from postroom.amqp.frames.transfers import RCV_SECOND, SND_SETTLED
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Message, Value, decode_message
 from postroom.manager.kernel.effects import PRESETTLED, Sink
@@ -232,10 +234,7 @@ class ReplyLink(BoundLink):
         self, deliveries: "list[WireDelivery]", state: DeliveryState | None, settled: bool, now_us: int
     ) -> None:
         """Whatever the client says of an answer, it is done with."""
-        if not settled:
-            for delivery in deliveries:
-                self.link.settle(delivery.id, delivery.id, state)
-            self.binding.touch()
+        self.agree(self.link, deliveries, state, settled)
 
     def close(self, lost: bool, now_us: int) -> None:
         self._waiting.clear()

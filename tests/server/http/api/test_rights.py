@@ -5,12 +5,12 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 import pytest
+from tools.openapi import NOT_OFFERED
 
 from postroom.amqp.errors import UNAUTHORIZED_ACCESS
 from postroom.ledger.reading.acts import read_acts
 from postroom.model.entity_types import LEDGER_TYPE, MESSAGE_TYPE
 from postroom.server.configuration.http import HttpConfig
-from postroom.server.http.api.coverage import NOT_OFFERED
 from postroom.server.http.api.operation import PREFIX, Operation
 from postroom.server.http.api.routes import all_operations
 from postroom.server.http.tokens import Right

@@ -14,18 +14,9 @@ from postroom.amqp.frames.outcomes import (
     Released,
     TransactionalState,
 )
-from postroom.amqp.frames.performatives import (
-    RCV_SECOND,
-    RECEIVER,
-    SND_SETTLED,
-    Attach,
-    Begin,
-    Detach,
-    Flow,
-    Source,
-    Target,
-)
-from postroom.amqp.frames.termini import EXPIRY_NEVER
+from postroom.amqp.frames.performatives import Attach, Begin, Detach
+from postroom.amqp.frames.termini import EXPIRY_NEVER, Source, Target
+from postroom.amqp.frames.transfers import RCV_SECOND, RECEIVER, SND_SETTLED, Flow
 from postroom.amqp.message.sections import decode_message
 from postroom.server.configuration.config import TransactionsConfig
 from tests.server.harness import BrokerThread, make_config

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
+from postroom.amqp.encoding.composite import Performative
 from postroom.amqp.encoding.types import UInt
 from postroom.amqp.frames.frames import write_frame
 from postroom.amqp.frames.outcomes import (
@@ -19,20 +20,10 @@ from postroom.amqp.frames.outcomes import (
     Modified,
     TransactionalState,
 )
-from postroom.amqp.frames.performatives import (
-    RECEIVER,
-    SENDER,
-    Coordinator,
-    Detach,
-    Disposition,
-    End,
-    Flow,
-    Performative,
-    Source,
-    Target,
-    Transfer,
-)
+from postroom.amqp.frames.performatives import Detach, End
 from postroom.amqp.frames.sasl import ANONYMOUS
+from postroom.amqp.frames.termini import Coordinator, Source, Target
+from postroom.amqp.frames.transfers import RECEIVER, SENDER, Disposition, Flow, Transfer
 from postroom.amqp.message.sections import Message, Properties
 from postroom.manager.transactions.xa_branch import branches_of
 from postroom.model.xa import BranchState, XaFlag, Xid

@@ -17,20 +17,9 @@ from postroom.amqp.frames.outcomes import (
     Modified,
     TransactionalState,
 )
-from postroom.amqp.frames.performatives import (
-    RCV_SECOND,
-    RECEIVER,
-    SENDER,
-    Attach,
-    Begin,
-    Coordinator,
-    Detach,
-    Disposition,
-    Flow,
-    Source,
-    Target,
-    Transfer,
-)
+from postroom.amqp.frames.performatives import Attach, Begin, Detach
+from postroom.amqp.frames.termini import Coordinator, Source, Target
+from postroom.amqp.frames.transfers import RCV_SECOND, RECEIVER, SENDER, Disposition, Flow, Transfer
 from tests.server.harness import BrokerThread
 from tests.server.peers import OPENING, EnginePeer, RawPeer, frames
 from tests.server.transaction_peer import (

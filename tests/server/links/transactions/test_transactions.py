@@ -4,7 +4,7 @@ import pytest
 
 from postroom.amqp.engine.events import DispositionReceived, LinkDetached
 from postroom.amqp.frames.outcomes import ACCEPTED, Accepted, Declare, Discharge, Rejected, TransactionalState
-from postroom.amqp.frames.performatives import Source
+from postroom.amqp.frames.termini import Source
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
 from tests.server.transaction_peer import Controller, durable, value

@@ -5,7 +5,7 @@ import pytest
 from postroom.amqp.encoding.types import Int, UInt
 from postroom.amqp.engine.events import LinkDetached
 from postroom.amqp.frames.outcomes import Discharge
-from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import Source, Target
 from postroom.model.xa import XaCode, XaFlag, Xid
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer

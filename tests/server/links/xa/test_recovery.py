@@ -8,7 +8,7 @@ import pytest
 from postroom.amqp.encoding.types import UInt
 from postroom.amqp.engine.events import TransferReceived
 from postroom.amqp.frames.outcomes import TransactionalState
-from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import Source, Target
 from postroom.amqp.message.sections import Data, Header, Message, Properties, Value
 from postroom.manager.transactions.xa_branch import branches_of
 from postroom.model.xa import XaCode, XaFlag, Xid

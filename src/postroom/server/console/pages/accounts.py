@@ -7,7 +7,7 @@ pipeline status --json``). It is shown as it is there.
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import FileResponse, Response
@@ -87,10 +87,8 @@ def _folder(visit: Visit) -> Path | None:
     return Path(name) if name else None
 
 
-class Accounts(Page):
+class Accounts(Page, path="/accounts"):
     """The last audit and the pipeline's freshness."""
-
-    path: ClassVar = "/accounts"
 
     async def show(self, visit: Visit) -> Response:
         await visit.console.shared.gateway.require(visit.requester, Right.READ_LEDGER, "READ", self.path)
@@ -104,11 +102,8 @@ class Accounts(Page):
         )
 
 
-class Report(Page):
+class Report(Page, path="/accounts/report"):
     """The report, in a place of its own: its script sees nothing of the console's session."""
-
-    path: ClassVar = "/accounts/report"
-    section: ClassVar = "/accounts"
 
     async def show(self, visit: Visit) -> Response:
         await visit.console.shared.gateway.require(visit.requester, Right.READ_LEDGER, "READ", self.path)

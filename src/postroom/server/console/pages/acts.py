@@ -2,7 +2,7 @@
 
 from collections import deque
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -53,10 +53,8 @@ def _has(act: Act, needle: str) -> bool:
     return not needle or any(needle in str(value).casefold() for value in act.values())
 
 
-class Acts(Page):
+class Acts(Page, path="/acts"):
     """They outlive the history of messages."""
-
-    path: ClassVar = "/acts"
 
     async def show(self, visit: Visit) -> Response:
         shared = visit.console.shared

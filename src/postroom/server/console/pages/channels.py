@@ -46,11 +46,8 @@ class _OfChannel(Action):
         return Outcome(text, path_of("channels", name))
 
 
-class Start(_OfChannel):
+class Start(_OfChannel, name="start", label="Start"):
     """Have it run."""
-
-    name: ClassVar = "start"
-    label: ClassVar = "Start"
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         channel = await visit.manage("READ", CHANNEL_TYPE, name)
@@ -62,12 +59,8 @@ class Start(_OfChannel):
         return self.outcome(name, f"Started: {name} is {words(channel['state'])}.")
 
 
-class Stop(_OfChannel):
+class Stop(_OfChannel, name="stop", label="Stop", danger=True):
     """Have it rest."""
-
-    name: ClassVar = "stop"
-    label: ClassVar = "Stop"
-    danger: ClassVar = True
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         channel = await visit.manage("READ", CHANNEL_TYPE, name)
@@ -89,12 +82,8 @@ class Stop(_OfChannel):
         return self.outcome(name, f"Stopping: {name} is {words(channel['state'])}.")
 
 
-class Resolve(_OfChannel):
+class Resolve(_OfChannel, name="resolve", label="Resolve", danger=True):
     """Decide a batch in doubt."""
-
-    name: ClassVar = "resolve"
-    label: ClassVar = "Resolve"
-    danger: ClassVar = True
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         channel = await visit.manage("READ", CHANNEL_TYPE, name)
@@ -117,12 +106,8 @@ class Resolve(_OfChannel):
         return self.outcome(name, f"Resolved: {name}, by {form.get('action', '')}.")
 
 
-class Reset(_OfChannel):
+class Reset(_OfChannel, name="reset", label="Reset", danger=True):
     """Begin with another sequence number."""
-
-    name: ClassVar = "reset"
-    label: ClassVar = "Reset"
-    danger: ClassVar = True
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         channel = await visit.manage("READ", CHANNEL_TYPE, name)
@@ -139,11 +124,8 @@ class Reset(_OfChannel):
         return self.outcome(name, f"Reset: {name} goes on with {number}.")
 
 
-class Ping(_OfChannel):
+class Ping(_OfChannel, name="ping", label="Ping"):
     """Try to reach the partner."""
-
-    name: ClassVar = "ping"
-    label: ClassVar = "Ping"
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         await visit.manage("READ", CHANNEL_TYPE, name)
@@ -155,12 +137,8 @@ class Ping(_OfChannel):
         return self.outcome(name, text)
 
 
-class DeleteChannel(Action):
+class DeleteChannel(Action, name="delete", label="Delete", danger=True):
     """Its definition."""
-
-    name: ClassVar = "delete"
-    label: ClassVar = "Delete"
-    danger: ClassVar = True
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         channel = await visit.manage("READ", CHANNEL_TYPE, name)
@@ -175,11 +153,9 @@ class DeleteChannel(Action):
         return Outcome(f"Deleted: channel {name}.", "/channels")
 
 
-class ChannelList(ListPage):
+class ChannelList(ListPage, path="/channels"):
     """All of them."""
 
-    path: ClassVar = "/channels"
-    title: ClassVar = "Channels"
     entity_type: ClassVar = CHANNEL_TYPE
     columns: ClassVar = COLUMNS
     what: ClassVar = "channels"
@@ -190,11 +166,9 @@ class ChannelList(ListPage):
     )
 
 
-class OneChannel(Page):
+class OneChannel(Page, path="/channels/{name:path}"):
     """One of them, by its name."""
 
-    path: ClassVar = "/channels/{name:path}"
-    section: ClassVar = "/channels"
     actions: ClassVar = (Start(), Stop(), Ping(), Resolve(), Reset(), DeleteChannel())
 
     async def show(self, visit: Visit) -> Response:

@@ -43,12 +43,8 @@ def _with_state(row: Attributes) -> Attributes:
     return {**row, "state": ", ".join(states)}
 
 
-class Close(Action):
+class Close(Action, name="close", label="Close", danger=True):
     """End a client's connection."""
-
-    name: ClassVar = "close"
-    label: ClassVar = "Close"
-    danger: ClassVar = True
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         connection = await visit.manage("READ", CONNECTION_TYPE, name)
@@ -69,11 +65,9 @@ class Close(Action):
         return Outcome(f"Closed: the connection from {name}.", "/connections")
 
 
-class ConnectionList(ListPage):
+class ConnectionList(ListPage, path="/connections"):
     """All of them."""
 
-    path: ClassVar = "/connections"
-    title: ClassVar = "Connections"
     entity_type: ClassVar = CONNECTION_TYPE
     columns: ClassVar = COLUMNS
     what: ClassVar = "connections"
@@ -83,11 +77,9 @@ class ConnectionList(ListPage):
         return [_with_state(row) for row in await visit.rows(CONNECTION_TYPE)]
 
 
-class OneConnection(Page):
+class OneConnection(Page, path="/connections/{name:path}"):
     """One of them, by the remote address."""
 
-    path: ClassVar = "/connections/{name:path}"
-    section: ClassVar = "/connections"
     actions: ClassVar = (Close(),)
 
     async def show(self, visit: Visit) -> Response:

@@ -84,10 +84,9 @@ def groups_of(letters: list[Letter]) -> list[Group]:
     ]
 
 
-class DeadLetterQueues(ListPage):
+class DeadLetterQueues(ListPage, path="/dead-letters"):
     """Queues with dead letters."""
 
-    path: ClassVar = "/dead-letters"
     title: ClassVar = "Dead letters"
     entity_type: ClassVar = QUEUE_TYPE
     what: ClassVar = "dead-letter queues"
@@ -113,11 +112,8 @@ class DeadLetterQueues(ListPage):
         ]
 
 
-class ReplayLetters(Action):
+class ReplayLetters(Action, name="replay", label="Replay"):
     """Back to where they came from: one, a selection, or all that a selector matches."""
-
-    name: ClassVar = "replay"
-    label: ClassVar = "Replay"
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         serials = chosen(visit.request.query_params.getlist("serial"))
@@ -157,11 +153,8 @@ class ReplayLetters(Action):
         return Outcome("", f"{path_of('dead-letters', name)}?{urlencode({JOB: key})}")
 
 
-class StopReplay(Action):
+class StopReplay(Action, name="stop", label="Stop"):
     """Between two pieces."""
-
-    name: ClassVar = "stop"
-    label: ClassVar = "Stop"
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         key = visit.parameter(JOB)
@@ -191,11 +184,9 @@ def chosen(texts: list[str]) -> list[int]:
     return [whole_number(text, "serial") for text in texts]
 
 
-class DeadLetters(Page):
+class DeadLetters(Page, path="/dead-letters/{name:path}"):
     """Those on one queue: why, in groups, and each."""
 
-    path: ClassVar = "/dead-letters/{name:path}"
-    section: ClassVar = "/dead-letters"
     actions: ClassVar = (ReplayLetters(), StopReplay())
     interval_s: ClassVar = 0.5
 

@@ -1,7 +1,7 @@
 """One message: what it says, and its life, whether it is still there or not."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -29,11 +29,8 @@ FIELDS: Final = (
 )  # fmt: skip
 
 
-class OneMessage(Page):
+class OneMessage(Page, path="/messages/{name}"):
     """By its serial. ``?queue=NAME`` says where it is to whoever may not look into the ledger."""
-
-    path: ClassVar = "/messages/{name}"
-    section: ClassVar = "/messages"
 
     async def show(self, visit: Visit) -> Response:
         serial = _serial(visit.name)

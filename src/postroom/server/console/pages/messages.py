@@ -1,6 +1,6 @@
 """Finding a message, also one that has ended long ago: by its message id or its serial."""
 
-from typing import Any, ClassVar, Final, cast
+from typing import Any, Final, cast
 
 from starlette.responses import Response
 
@@ -23,10 +23,8 @@ MAX_FOUND: Final = 200
 """Messages of one id that are shown."""
 
 
-class FindMessage(Page):
+class FindMessage(Page, path="/messages"):
     """The search, and what it found."""
-
-    path: ClassVar = "/messages"
 
     async def show(self, visit: Visit) -> Response:
         wanted, kind = visit.parameter("id")[:MAX_ID_CHARS].strip(), visit.parameter("kind", "string")

@@ -2,7 +2,7 @@
 
 import shutil
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -20,10 +20,8 @@ MAX_QUEUES_RANKED: Final = 2000
 DEEPEST: Final = 8
 
 
-class Overview(Page):
+class Overview(Page, path="/"):
     """Of the whole broker."""
-
-    path: ClassVar = "/"
 
     async def show(self, visit: Visit) -> Response:
         try:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Final
 
 from starlette.responses import Response
 
+from postroom.manager.destinations.switches import SWITCHES
 from postroom.manager.kernel.options import QUEUE_SETTINGS
 from postroom.model.entity_types import QUEUE_TYPE
 from postroom.server.clock import wall_us
@@ -20,20 +21,16 @@ from postroom.server.management.request import Attributes
 
 VIEW: Final = "view"
 MESSAGES, SETTINGS = "messages", "settings"
-SWITCHES: Final = ("production", "insertion", "consumption")
 ENDS: Final = (
     "consumed", "expired", "deleted", "purged", "moved", "dead_lettered", "redirected", "returned_to_sender",
     "forwarded", "discarded", "rolled_back", "lost",
 )  # fmt: skip
 
 
-class OneQueue(Page):
+class OneQueue(Page, path="/queues/{name:path}"):
     """One of them, by its name. ``?view=messages`` shows what is on it, ``?view=settings`` how it is set."""
 
-    path: ClassVar = "/queues/{name:path}"
-    section: ClassVar = "/queues"
     entity_type: ClassVar = QUEUE_TYPE
-    list_title: ClassVar = "Queues"
     actions: ClassVar[Sequence[Action]] = (
         actions.PutMessage(),
         actions.MoveMessages(),
@@ -51,7 +48,7 @@ class OneQueue(Page):
             "queue": queue,
             "actions": offered(self.actions, queue),
             "list_path": self.section,
-            "list_title": self.list_title,
+            "list_title": self.section[1:].capitalize(),
         }
         view = visit.parameter(VIEW)
         if view == MESSAGES:

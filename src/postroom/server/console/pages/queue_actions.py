@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
+from postroom.manager.destinations.switches import SWITCHES
 from postroom.manager.kernel.options import QUEUE_SETTINGS, QueueDefinition
 from postroom.model.entity_types import MESSAGE_TYPE, QUEUE_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.model.settings import bounds_of, types_of
@@ -17,7 +18,6 @@ from postroom.server.http.api.messages import NewMessage, encoded
 from postroom.server.http.errors import Refusal
 from postroom.server.management.request import Attributes
 
-SWITCHES: Final = ("production", "insertion", "consumption")
 ALL: Final = "all"
 MAX_PROPOSED: Final = 1000
 """Names of queues that a form proposes."""
@@ -33,6 +33,17 @@ def messages(number: int) -> str:
 def queue_names(visit: Visit) -> list[str]:
     """Those that forms propose."""
     return visit.console.shared.figures.names(visit.requester, MAX_PROPOSED)
+
+
+def paused_of(row: Attributes) -> str:
+    """Which switches are off, in words."""
+    paused = [each for each in SWITCHES if row[f"{each}_paused"]]
+    return f"{' and '.join(paused)} paused" if paused else ""
+
+
+def with_sums(row: Attributes) -> Attributes:
+    """With what lists show and no attribute."""
+    return {**row, "bytes_held": row["bytes_current"] + row["bytes_pending"], "state": paused_of(row)}
 
 
 async def matching(visit: Visit, name: str, which: Attributes) -> int:
@@ -57,12 +68,8 @@ class DestinationAction(Action):
         return path_of(FOLDERS[self.entity_type], name)
 
 
-class Purge(DestinationAction):
+class Purge(DestinationAction, name="purge", label="Purge", danger=True):
     """Remove everything that can be."""
-
-    name: ClassVar = "purge"
-    label: ClassVar = "Purge"
-    danger: ClassVar = True
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         queue = await visit.manage("READ", self.entity_type, name)
@@ -116,12 +123,8 @@ class _OfSome(DestinationAction):
         return number, f" with {shown}" if shown else ""
 
 
-class DeleteMessages(_OfSome):
+class DeleteMessages(_OfSome, name="delete-messages", label="Delete messages", danger=True):
     """Some messages."""
-
-    name: ClassVar = "delete-messages"
-    label: ClassVar = "Delete messages"
-    danger: ClassVar = True
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         number, which = await self.meant(visit, name)
@@ -137,11 +140,8 @@ class DeleteMessages(_OfSome):
         )
 
 
-class MoveMessages(_OfSome):
+class MoveMessages(_OfSome, name="move", label="Move messages"):
     """Some messages, to another queue."""
-
-    name: ClassVar = "move"
-    label: ClassVar = "Move messages"
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         number, which = await self.meant(visit, name)
@@ -174,11 +174,8 @@ MESSAGE_FIELDS: Final = (
 """Of a new message's form."""
 
 
-class PutMessage(Action):
+class PutMessage(Action, name="put", label="Put a message"):
     """One message, as a client would send it."""
-
-    name: ClassVar = "put"
-    label: ClassVar = "Put a message"
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         await visit.manage("READ", QUEUE_TYPE, name)
@@ -235,11 +232,8 @@ class _Switch(DestinationAction):
         raise NotImplementedError
 
 
-class Pause(_Switch):
+class Pause(_Switch, name="pause", label="Pause"):
     """Stop production, insertion or consumption."""
-
-    name: ClassVar = "pause"
-    label: ClassVar = "Pause"
 
     @staticmethod
     def form(name: str, queue: Attributes, paused: list[str]) -> Confirmation:
@@ -263,11 +257,8 @@ class Pause(_Switch):
         return Outcome(f"Paused: {switch}.", self.place(name))
 
 
-class Resume(_Switch):
+class Resume(_Switch, name="resume", label="Resume"):
     """Go on with it."""
-
-    name: ClassVar = "resume"
-    label: ClassVar = "Resume"
 
     @staticmethod
     def form(name: str, queue: Attributes, paused: list[str]) -> Confirmation:
@@ -282,12 +273,8 @@ class Resume(_Switch):
         return Outcome(f"Resumed: {switch}.", self.place(name))
 
 
-class DeleteQueue(Action):
+class DeleteQueue(Action, name="delete", label="Delete queue", danger=True):
     """The queue, with what is on it."""
-
-    name: ClassVar = "delete"
-    label: ClassVar = "Delete queue"
-    danger: ClassVar = True
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         queue = await visit.manage("READ", QUEUE_TYPE, name)
@@ -335,11 +322,8 @@ def settings_of(form: Mapping[str, str], names: list[str]) -> Attributes:
     return found
 
 
-class ChangeSettings(DestinationAction):
+class ChangeSettings(DestinationAction, name="settings", label="Change settings"):
     """Of a queue."""
-
-    name: ClassVar = "settings"
-    label: ClassVar = "Change settings"
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         queue = await visit.manage("READ", self.entity_type, name)
@@ -359,11 +343,8 @@ class ChangeSettings(DestinationAction):
         return Outcome(f"Changed: {', '.join(map(words, changed))}.", location)
 
 
-class CreateQueue(Action):
+class CreateQueue(Action, name="create", label="Create a queue"):
     """A new one, with the settings that the configuration has for those that say nothing."""
-
-    name: ClassVar = "create"
-    label: ClassVar = "Create a queue"
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         effects = ["Settings are those of queues that say nothing of them; they can be changed then."]

@@ -23,17 +23,8 @@ SEPARATOR = "::"
 """Between a subscription's topic and its own name."""
 
 
-def paused_of(row: Attributes) -> str:
-    """Which switches are off, in words."""
-    paused = [each for each in actions.SWITCHES if row[f"{each}_paused"]]
-    return f"{' and '.join(paused)} paused" if paused else ""
-
-
-class CreateTopic(Action):
+class CreateTopic(Action, name="create", label="New topic"):
     """A topic with default settings."""
-
-    name: ClassVar = "create"
-    label: ClassVar = "New topic"
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         effects = ("Each subscription to it gets every message that is published from then on.",)
@@ -44,11 +35,8 @@ class CreateTopic(Action):
         return Outcome(f"Created: topic {form['name']}.", path_of("topics", form["name"]))
 
 
-class PublishMessage(Action):
+class PublishMessage(Action, name="publish", label="Publish a message"):
     """One message, as a client would send it."""
-
-    name: ClassVar = "publish"
-    label: ClassVar = "Publish a message"
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         topic = await visit.manage("READ", TOPIC_TYPE, name)
@@ -68,12 +56,8 @@ def _subscriptions(number: int) -> str:
     return "1 subscription" if number == 1 else f"{count(number)} subscriptions"
 
 
-class DeleteTopic(Action):
+class DeleteTopic(Action, name="delete", label="Delete topic", danger=True):
     """With its subscriptions."""
-
-    name: ClassVar = "delete"
-    label: ClassVar = "Delete topic"
-    danger: ClassVar = True
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         topic = await visit.manage("READ", TOPIC_TYPE, name)
@@ -91,12 +75,8 @@ class DeleteTopic(Action):
         return Outcome(text, "/topics")
 
 
-class DeleteSubscription(Action):
+class DeleteSubscription(Action, name="delete", label="Delete subscription", danger=True):
     """Unsubscribe."""
-
-    name: ClassVar = "delete"
-    label: ClassVar = "Delete subscription"
-    danger: ClassVar = True
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         queue = await visit.manage("READ", SUBSCRIPTION_TYPE, name)
@@ -113,11 +93,9 @@ class DeleteSubscription(Action):
         return Outcome(f"Deleted: subscription {name}.", "/subscriptions")
 
 
-class TopicList(ListPage):
+class TopicList(ListPage, path="/topics"):
     """All topics."""
 
-    path: ClassVar = "/topics"
-    title: ClassVar = "Topics"
     entity_type: ClassVar = TOPIC_TYPE
     what: ClassVar = "topics"
     actions: ClassVar = (CreateTopic(),)
@@ -133,14 +111,12 @@ class TopicList(ListPage):
     )
 
     async def rows(self, visit: Visit) -> list[Attributes]:
-        return [{**row, "state": paused_of(row)} for row in await visit.rows(TOPIC_TYPE)]
+        return [{**row, "state": actions.paused_of(row)} for row in await visit.rows(TOPIC_TYPE)]
 
 
-class SubscriptionList(ListPage):
+class SubscriptionList(ListPage, path="/subscriptions"):
     """All subscriptions."""
 
-    path: ClassVar = "/subscriptions"
-    title: ClassVar = "Subscriptions"
     entity_type: ClassVar = SUBSCRIPTION_TYPE
     what: ClassVar = "subscriptions"
     columns: ClassVar = (
@@ -160,19 +136,12 @@ class SubscriptionList(ListPage):
 
 def subscription_row(row: Attributes) -> Attributes:
     """With what is shown and no attribute."""
-    return {
-        **row,
-        "kind": "durable" if row["durable"] else "",
-        "bytes_held": row["bytes_current"] + row["bytes_pending"],
-        "state": paused_of(row),
-    }
+    return {**actions.with_sums(row), "kind": "durable" if row["durable"] else ""}
 
 
-class OneTopic(Page):
+class OneTopic(Page, path="/topics/{name:path}"):
     """One of them, by its name, with its subscriptions."""
 
-    path: ClassVar = "/topics/{name:path}"
-    section: ClassVar = "/topics"
     actions: ClassVar[tuple[Action, ...]] = (
         PublishMessage(),
         actions.Pause(TOPIC_TYPE),
@@ -206,12 +175,9 @@ class OneTopic(Page):
         return {"topic": topic, "subscriptions": [subscription_row(row) for row in rows]}
 
 
-class OneSubscription(OneQueue):
+class OneSubscription(OneQueue, path="/subscriptions/{name:path}"):
     """One of them, by its whole name: what it has is shown as of a queue."""
 
-    path: ClassVar = "/subscriptions/{name:path}"
-    section: ClassVar = "/subscriptions"
-    list_title: ClassVar = "Subscriptions"
     entity_type: ClassVar = SUBSCRIPTION_TYPE
     actions: ClassVar = (
         actions.MoveMessages(SUBSCRIPTION_TYPE),

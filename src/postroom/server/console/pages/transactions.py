@@ -1,5 +1,6 @@
 """Who holds messages, and for how long: local transactions, XA branches, confirm ids and browse locks."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
@@ -9,8 +10,9 @@ from starlette.responses import Response
 from postroom.model.entity_types import BRANCH_TYPE, CONNECTION_TYPE, STORE_HOLDER_TYPE, TRANSACTION_TYPE
 from postroom.server.console.actions import Action, Confirmation, Outcome
 from postroom.server.console.formats import count, duration, path_of, words
-from postroom.server.console.listing import BADGE, COUNT, DURATION, Column, Listing
-from postroom.server.console.page import Figures, Page
+from postroom.server.console.list_page import ListPage
+from postroom.server.console.listing import BADGE, COUNT, DURATION, Column
+from postroom.server.console.page import Page
 from postroom.server.console.pages.queue_actions import messages
 from postroom.server.console.visit import Visit
 from postroom.server.management.request import Attributes
@@ -30,15 +32,6 @@ PREPARED: Final = "prepared"
 HEURISTIC: Final = "heuristic"
 
 
-async def _everybody(visit: Visit) -> list[Attributes]:
-    """Rows of all three kinds, alike."""
-    now_us = time.time_ns() // 1000
-    found = [_local(row) for row in await visit.rows(TRANSACTION_TYPE)]
-    found += [_branch(row) for row in await visit.rows(BRANCH_TYPE)]
-    found += [_store(row) for row in await visit.rows(STORE_HOLDER_TYPE)]
-    return [{**row, "age_us": max(0, now_us - row["since_us"])} for row in found]
-
-
 def _local(row: Attributes) -> Attributes:
     title = f"{row['container_id']} ({row['connection']})"
     return {**row, "of": LOCAL, "kind": "local transaction", "title": title, "gets": row["receipts"]}
@@ -55,31 +48,27 @@ def _store(row: Attributes) -> Attributes:
     return {**row, **held, "of": STORE, "kind": kind, "title": f"{number} on {row['queue']}"}
 
 
-class TransactionList(Page):
+class TransactionList(ListPage, path="/transactions"):
     """All of them, by age."""
 
-    path: ClassVar = "/transactions"
-    interval_s: ClassVar = 5.0
+    title: ClassVar = "Transactions and locks"
+    what: ClassVar = "holders"
+    columns: ClassVar = COLUMNS
+    searched: ClassVar = ("title", "kind", "state", "user", "container_id")
+    sort: ClassVar = "-age_us"
+    max_followed: ClassVar = math.inf
+    about: ClassVar = (
+        "Local transactions that are open, XA branches, confirm ids and browse locks: what they hold, "
+        "nobody else can receive."
+    )
 
-    async def show(self, visit: Visit) -> Response:
-        listing = await _listed(visit)
-        if visit.is_fragment:
-            return visit.page("listing.html", listing=listing)
-        about = (
-            "Local transactions that are open, XA branches, confirm ids and browse locks: what they hold, "
-            "nobody else can receive."
-        )
-        live = f"{visit.path}{listing.url(live=1)}"
-        title = "Transactions and locks"
-        return visit.page("list.html", title=title, about=about, listing=listing, actions=(), live_path=live)
-
-    async def figures(self, visit: Visit) -> Figures:
-        return Figures({"rows": visit.render("listing_rows.html", listing=await _listed(visit))})
-
-
-async def _listed(visit: Visit) -> Listing:
-    searched = ("title", "kind", "state", "user", "container_id")
-    return Listing(visit, await _everybody(visit), COLUMNS, "holders", searched, "-age_us")
+    async def rows(self, visit: Visit) -> list[Attributes]:
+        """Of all three kinds, alike."""
+        now_us = time.time_ns() // 1000
+        found = [_local(row) for row in await visit.rows(TRANSACTION_TYPE)]
+        found += [_branch(row) for row in await visit.rows(BRANCH_TYPE)]
+        found += [_store(row) for row in await visit.rows(STORE_HOLDER_TYPE)]
+        return [{**row, "age_us": max(0, now_us - row["since_us"])} for row in found]
 
 
 class _OfBranch(Action):
@@ -115,48 +104,41 @@ def _work(branch: Attributes) -> str:
     return f"{messages(branch['puts'])} put and {messages(branch['receipts'])} received in it"
 
 
-class HeuristicCommit(_OfBranch):
+class _Heuristic(_OfBranch):
+    """In the place of the transaction manager."""
+
+    states: ClassVar = (PREPARED,)
+    puts: ClassVar[str]
+    receipts: ClassVar[str]
+    other: ClassVar[str]
+
+    def effects(self, branch: Attributes) -> Sequence[str]:
+        return (
+            f"{_work(branch)}: what was put {self.puts}, what was received {self.receipts}.",
+            f"This decides in the place of its transaction manager. If that decides to {self.other}, the "
+            "parts of the transaction differ for good: do it only when that won't come back.",
+        )
+
+
+class HeuristicCommit(_Heuristic, name="heuristic-commit", label="Commit", danger=True):
     """Commit in the place of the transaction manager."""
 
-    name: ClassVar = "heuristic-commit"
-    label: ClassVar = "Commit"
-    danger: ClassVar = True
     operation: ClassVar = "HEURISTIC-COMMIT"
-    states: ClassVar = (PREPARED,)
     done: ClassVar = "Committed heuristically"
-
-    def effects(self, branch: Attributes) -> Sequence[str]:
-        return (
-            f"{_work(branch)}: what was put can be received, what was received is gone.",
-            "This decides in the place of its transaction manager. If that decides to roll back, the parts "
-            "of the transaction differ for good: do it only when that won't come back.",
-        )
+    puts, receipts, other = "can be received", "is gone", "roll back"
 
 
-class HeuristicRollback(_OfBranch):
+class HeuristicRollback(_Heuristic, name="heuristic-rollback", label="Roll back", danger=True):
     """Roll back in the place of the transaction manager."""
 
-    name: ClassVar = "heuristic-rollback"
-    label: ClassVar = "Roll back"
-    danger: ClassVar = True
     operation: ClassVar = "HEURISTIC-ROLLBACK"
-    states: ClassVar = (PREPARED,)
     done: ClassVar = "Rolled back heuristically"
-
-    def effects(self, branch: Attributes) -> Sequence[str]:
-        return (
-            f"{_work(branch)}: what was put is gone, what was received goes back to its queue.",
-            "This decides in the place of its transaction manager. If that decides to commit, the parts of "
-            "the transaction differ for good: do it only when that won't come back.",
-        )
+    puts, receipts, other = "is gone", "goes back to its queue", "commit"
 
 
-class Forget(_OfBranch):
+class Forget(_OfBranch, name="forget", label="Forget", danger=True):
     """Delete the record of a heuristic decision."""
 
-    name: ClassVar = "forget"
-    label: ClassVar = "Forget"
-    danger: ClassVar = True
     operation: ClassVar = "DELETE"
     states: ClassVar = (HEURISTIC,)
     done: ClassVar = "Forgotten"
@@ -168,11 +150,9 @@ class Forget(_OfBranch):
         )
 
 
-class OneBranch(Page):
+class OneBranch(Page, path=f"/transactions/{XA}/{{name:path}}"):
     """An XA branch, by its Xid."""
 
-    path: ClassVar = f"/transactions/{XA}/{{name:path}}"
-    section: ClassVar = "/transactions"
     actions: ClassVar = (HeuristicCommit(), HeuristicRollback(), Forget())
 
     async def show(self, visit: Visit) -> Response:
@@ -189,12 +169,8 @@ class OneBranch(Page):
         return _holder_page(visit, f"XA branch {visit.name}", branch, pairs, offered)
 
 
-class CloseConnection(Action):
+class CloseConnection(Action, name="roll-back", label="Roll back", danger=True):
     """What ends a local transaction: its connection goes."""
-
-    name: ClassVar = "roll-back"
-    label: ClassVar = "Roll back"
-    danger: ClassVar = True
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         held = await visit.manage("READ", TRANSACTION_TYPE, name)
@@ -212,11 +188,9 @@ class CloseConnection(Action):
         return Outcome(f"Rolled back: transaction {name}.", "/transactions")
 
 
-class OneTransaction(Page):
+class OneTransaction(Page, path=f"/transactions/{LOCAL}/{{name:path}}"):
     """A local transaction, by its number."""
 
-    path: ClassVar = f"/transactions/{LOCAL}/{{name:path}}"
-    section: ClassVar = "/transactions"
     actions: ClassVar = (CloseConnection(),)
 
     async def show(self, visit: Visit) -> Response:
@@ -233,12 +207,8 @@ class OneTransaction(Page):
         return _holder_page(visit, f"Transaction {visit.name}", held, pairs, self.actions)
 
 
-class EndHolder(Action):
+class EndHolder(Action, name="end", label="Give back", danger=True):
     """Give back what a confirm id or browse lock holds."""
-
-    name: ClassVar = "end"
-    label: ClassVar = "Give back"
-    danger: ClassVar = True
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         held = await visit.manage("READ", STORE_HOLDER_TYPE, name)
@@ -254,11 +224,9 @@ class EndHolder(Action):
         return Outcome(f"Given back: {messages(int(done['count']))}.", "/transactions")
 
 
-class OneStoreHolder(Page):
+class OneStoreHolder(Page, path=f"/transactions/{STORE}/{{name:path}}"):
     """A confirm id or browse lock, by its number."""
 
-    path: ClassVar = f"/transactions/{STORE}/{{name:path}}"
-    section: ClassVar = "/transactions"
     actions: ClassVar = (EndHolder(),)
 
     async def show(self, visit: Visit) -> Response:

@@ -40,10 +40,8 @@ class _OfPrincipal(Action):
         return Outcome(text, path_of(self._folder, name))
 
 
-class _Make(Action):
+class _Make(Action, name="create"):
     """A new one, with roles."""
-
-    name: ClassVar = "create"
 
     @staticmethod
     def fields() -> list[Field]:
@@ -58,10 +56,8 @@ class _Make(Action):
         return {"description": form.get("description", ""), "roles": listed(form.get("roles", ""))}
 
 
-class CreateUser(_Make):
+class CreateUser(_Make, label="New user"):
     """A user with a password."""
-
-    label: ClassVar = "New user"
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         effects = ("A user may do nothing but what its roles, and grants of its own, allow.",)
@@ -78,10 +74,8 @@ class CreateUser(_Make):
         return Outcome(f"Created: user {form['name']}.", path_of(USERS, form["name"]))
 
 
-class CreateRole(_Make):
+class CreateRole(_Make, label="New role"):
     """A role without grants."""
-
-    label: ClassVar = "New role"
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         effects = ("Grants are added on the role's page.",)
@@ -99,11 +93,8 @@ async def verifiers_of(password: str) -> list[str]:
     return [await run_in_threadpool(hash_password, password)]
 
 
-class SetPassword(_OfPrincipal):
+class SetPassword(_OfPrincipal, name="password", label="Set password"):
     """Another password."""
-
-    name: ClassVar = "password"
-    label: ClassVar = "Set password"
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         await visit.manage("READ", USER_TYPE, name)
@@ -125,12 +116,9 @@ class SetPassword(_OfPrincipal):
         return self.outcome(name, f"Set: the password of {name}.")
 
 
-class Lock(_OfPrincipal):
+class Lock(_OfPrincipal, name="lock", label="Lock", danger=True):
     """Nobody signs in as that user."""
 
-    name: ClassVar = "lock"
-    label: ClassVar = "Lock"
-    danger: ClassVar = True
     locks: ClassVar = True
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
@@ -144,12 +132,9 @@ class Lock(_OfPrincipal):
         return self.outcome(name, f"{'Locked' if self.locks else 'Unlocked'}: {name}.")
 
 
-class Unlock(Lock):
+class Unlock(Lock, name="unlock", label="Unlock"):
     """The reverse."""
 
-    name: ClassVar = "unlock"
-    label: ClassVar = "Unlock"
-    danger: ClassVar = False
     locks: ClassVar = False
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
@@ -157,11 +142,8 @@ class Unlock(Lock):
         return Confirmation(f"Unlock {name}?", [f"{name} may sign in again."])
 
 
-class SetRoles(_OfPrincipal):
+class SetRoles(_OfPrincipal, name="roles", label="Set roles"):
     """Other roles."""
-
-    name: ClassVar = "roles"
-    label: ClassVar = "Set roles"
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         known = await visit.manage("READ", self._type, name)
@@ -174,11 +156,9 @@ class SetRoles(_OfPrincipal):
         return self.outcome(name, f"Set: the roles of {name}.")
 
 
-class GrantRights(_OfPrincipal):
+class GrantRights(_OfPrincipal, name="grant", label="Grant"):
     """More rights."""
 
-    name: ClassVar = "grant"
-    label: ClassVar = "Grant"
     operation: ClassVar = "GRANT"
     effects: ClassVar = ("It counts at once, for connections that are there, too.",)
 
@@ -195,22 +175,15 @@ class GrantRights(_OfPrincipal):
         return self.outcome(name, f"{self.label}: {', '.join(body['rights'])} on {body['on']}, {name}.")
 
 
-class RevokeRights(GrantRights):
+class RevokeRights(GrantRights, name="revoke", label="Revoke", danger=True):
     """Fewer rights."""
 
-    name: ClassVar = "revoke"
-    label: ClassVar = "Revoke"
-    danger: ClassVar = True
     operation: ClassVar = "REVOKE"
     effects: ClassVar = ("What was granted on just that goes, at once: links that need it are detached.",)
 
 
-class DeletePrincipal(_OfPrincipal):
+class DeletePrincipal(_OfPrincipal, name="delete", label="Delete", danger=True):
     """A user or role."""
-
-    name: ClassVar = "delete"
-    label: ClassVar = "Delete"
-    danger: ClassVar = True
 
     async def confirmation(self, visit: Visit, name: str) -> Confirmation:
         known = await visit.manage("READ", self._type, name)
@@ -228,11 +201,9 @@ class DeletePrincipal(_OfPrincipal):
         return Outcome(f"Deleted: {name}.", path_of(self._folder))
 
 
-class UserList(ListPage):
+class UserList(ListPage, path="/users"):
     """All users."""
 
-    path: ClassVar = "/users"
-    title: ClassVar = "Users"
     entity_type: ClassVar = USER_TYPE
     what: ClassVar = "users"
     searched: ClassVar = ("name", "roles_text", "description")
@@ -258,11 +229,9 @@ class UserList(ListPage):
         ]
 
 
-class RoleList(ListPage):
+class RoleList(ListPage, path="/roles"):
     """All roles."""
 
-    path: ClassVar = "/roles"
-    title: ClassVar = "Roles"
     entity_type: ClassVar = ROLE_TYPE
     what: ClassVar = "roles"
     searched: ClassVar = ("name", "grants_text", "members_text", "description")
@@ -281,11 +250,9 @@ class RoleList(ListPage):
         ]
 
 
-class OneUser(Page):
+class OneUser(Page, path="/users/{name:path}"):
     """One of them, by name."""
 
-    path: ClassVar = "/users/{name:path}"
-    section: ClassVar = "/users"
     actions: ClassVar = (
         SetRoles(USER_TYPE),
         GrantRights(USER_TYPE),
@@ -303,11 +270,9 @@ class OneUser(Page):
         return visit.page("principal.html", principal=user, folder=USERS, actions=offered)
 
 
-class OneRole(Page):
+class OneRole(Page, path="/roles/{name:path}"):
     """One of them, by name."""
 
-    path: ClassVar = "/roles/{name:path}"
-    section: ClassVar = "/roles"
     actions: ClassVar = (
         SetRoles(ROLE_TYPE),
         GrantRights(ROLE_TYPE),

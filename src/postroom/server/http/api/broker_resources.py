@@ -13,27 +13,37 @@ from postroom.model.rights import Right as UserRight
 from postroom.server.http.admission import remote_of
 from postroom.server.http.api import answers, arguments
 from postroom.server.http.api.events import stream
-from postroom.server.http.api.operation import Call, Operation, attributes
+from postroom.server.http.api.operation import Call, Operation, Operations, attributes
 from postroom.server.http.errors import Refusal
 from postroom.server.http.route_group import NOT_STORED
 from postroom.server.http.tokens import TokensError, add_token, read_tokens, remove_token
 
+_BROKER, _TOKENS, _SESSION = Operations("broker"), Operations("tokens"), Operations("session")
 
-async def _alarms(call: Call) -> Any:
+
+@_BROKER.adds("GET /broker", answers.Broker, reaches=((BROKER_TYPE, "READ"),))
+async def read_broker(call: Call) -> Any:
+    """The broker itself: counts, how far its ledger is, alarms."""
+    return attributes(await call.manage("READ", BROKER_TYPE, BROKER_NAME), answers.Broker)
+
+
+@_BROKER.adds("POST /broker/reset-statistics", answers.Broker, reaches=((BROKER_TYPE, "RESET-STATISTICS"),))
+async def reset_statistics_broker(call: Call) -> Any:
+    """Count of the broker and of all destinations from now on; as it was before."""
+    return attributes(await call.manage("RESET-STATISTICS", BROKER_TYPE, BROKER_NAME), answers.Broker)
+
+
+@_BROKER.adds("GET /alarms", answers.Alarms)
+async def list_alarms(call: Call) -> Any:
+    """What is wrong now, since when, and what to do."""
     body = await call.manage("READ", BROKER_TYPE, BROKER_NAME)
     return {"alarms": body["alarms"]}
 
 
-async def _read_broker(call: Call) -> Any:
-    return attributes(await call.manage("READ", BROKER_TYPE, BROKER_NAME), answers.Broker)
-
-
-async def _reset_broker(call: Call) -> Any:
-    return attributes(await call.manage("RESET-STATISTICS", BROKER_TYPE, BROKER_NAME), answers.Broker)
-
-
-async def _acts(call: Call) -> Any:
-    """Read beside the broker, as its folder's readers do."""
+@_BROKER.adds("GET /acts", answers.Acts, query=arguments.ActsFrom)
+async def list_acts(call: Call) -> Any:
+    """What administrators did, and what was refused, from the ledger."""
+    # read beside the broker, as its folder's readers do
     query: arguments.ActsFrom = call.query
     await call.shared.gateway.require(call.requester, UserRight.READ_LEDGER, "READ", "/acts")
     first, limit = query.first or None, query.limit
@@ -44,10 +54,18 @@ async def _acts(call: Call) -> Any:
     return {"acts": found[:limit], "next": more}
 
 
+@_BROKER.adds("GET /events", str, query=arguments.EventsOf, media_type="text/event-stream")
+async def stream_events(call: Call) -> Response:
+    """Figures of the broker and of queues, each second, as server-sent events."""
+    return await stream(call)
+
+
 # Tokens.
 
 
-async def _tokens(call: Call) -> Any:
+@_TOKENS.adds("GET /tokens", answers.Tokens)
+async def list_tokens(call: Call) -> Any:
+    """All tokens."""
     await _require_administration(call, "READ")
     known = await _on_file(call, read_tokens)
     names = ("name", "id", "user", "created_us", "expires_us")
@@ -59,7 +77,9 @@ async def _tokens(call: Call) -> Any:
     }
 
 
-async def _create_token(call: Call) -> Any:
+@_TOKENS.adds("POST /tokens", answers.NewToken, status=201, arguments=arguments.TokenSettings)
+async def create_token(call: Call) -> Any:
+    """Make a token."""
     await _require_administration(call, "CREATE")
     wanted: arguments.TokenSettings = call.arguments
     add = partial(
@@ -68,7 +88,9 @@ async def _create_token(call: Call) -> Any:
     return {"token": await _on_file(call, add)}
 
 
-async def _delete_token(call: Call) -> Any:
+@_TOKENS.adds("DELETE /tokens/{name}", status=204)
+async def delete_token(call: Call) -> Any:
+    """End a token."""
     await _require_administration(call, "DELETE")
     await _on_file(call, partial(remove_token, name=call.name))
 
@@ -87,14 +109,20 @@ async def _on_file(call: Call, work: Any) -> Any:
 # Sessions.
 
 
-async def _sign_in(call: Call) -> Response:
+@_SESSION.adds(
+    "POST /session", answers.SessionShown, status=201, arguments=arguments.Credentials, is_open=True
+)
+async def sign_in(call: Call) -> Response:
+    """Sign in with a user's name and password: a session, whose cookie is set."""
     wanted: arguments.Credentials = call.arguments
     session, cookie = await call.shared.requesters.sign_in(call.request, wanted.user, wanted.password)
     shown = {"user": session.user, "csrf_token": session.csrf_token}
     return JSONResponse(shown, 201, {"set-cookie": cookie, **NOT_STORED})
 
 
-async def _session(call: Call) -> Any:
+@_SESSION.adds("GET /session", answers.SessionShown)
+async def read_session(call: Call) -> Any:
+    """Who has signed in."""
     return {
         "user": call.requester.user,
         "csrf_token": call.shared.requesters.csrf_token(call.request),
@@ -102,116 +130,12 @@ async def _session(call: Call) -> Any:
     }
 
 
-async def _sign_out(call: Call) -> Response:
+@_SESSION.adds("DELETE /session", status=204)
+async def sign_out(call: Call) -> Response:
+    """End the session."""
     return Response(status_code=204, headers={"set-cookie": call.shared.requesters.sign_out(call.request)})
 
 
 def operations() -> list[Operation]:
     """All of it."""
-    return [
-        Operation(
-            "read_broker",
-            "GET",
-            "/broker",
-            "broker",
-            "The broker itself: counts, how far its ledger is, alarms.",
-            _read_broker,
-            answer=answers.Broker,
-            reaches=((BROKER_TYPE, "READ"),),
-        ),
-        Operation(
-            "reset_statistics_broker",
-            "POST",
-            "/broker/reset-statistics",
-            "broker",
-            "Count of the broker and of all destinations from now on; as it was before.",
-            _reset_broker,
-            answer=answers.Broker,
-            reaches=((BROKER_TYPE, "RESET-STATISTICS"),),
-        ),
-        Operation(
-            "list_alarms",
-            "GET",
-            "/alarms",
-            "broker",
-            "What is wrong now, since when, and what to do.",
-            _alarms,
-            answer=answers.Alarms,
-        ),
-        Operation(
-            "list_acts",
-            "GET",
-            "/acts",
-            "broker",
-            "What administrators did, and what was refused, from the ledger.",
-            _acts,
-            answer=answers.Acts,
-            query=arguments.ActsFrom,
-        ),
-        Operation(
-            "stream_events",
-            "GET",
-            "/events",
-            "broker",
-            "Figures of the broker and of queues, each second, as server-sent events.",
-            stream,
-            answer=str,
-            query=arguments.EventsOf,
-            media_type="text/event-stream",
-        ),
-        *_token_operations(),
-        *_session_operations(),
-    ]
-
-
-def _token_operations() -> list[Operation]:
-    return [
-        Operation("list_tokens", "GET", "/tokens", "tokens", "All tokens.", _tokens, answer=answers.Tokens),
-        Operation(
-            "create_token",
-            "POST",
-            "/tokens",
-            "tokens",
-            "Make a token.",
-            _create_token,
-            answer=answers.NewToken,
-            status=201,
-            arguments=arguments.TokenSettings,
-        ),
-        Operation(
-            "delete_token",
-            "DELETE",
-            "/tokens/{name}",
-            "tokens",
-            "End a token.",
-            _delete_token,
-            status=204,
-        ),
-    ]
-
-
-def _session_operations() -> list[Operation]:
-    return [
-        Operation(
-            "sign_in",
-            "POST",
-            "/session",
-            "session",
-            "Sign in with a user's name and password: a session, whose cookie is set.",
-            _sign_in,
-            answer=answers.SessionShown,
-            status=201,
-            arguments=arguments.Credentials,
-            is_open=True,
-        ),
-        Operation(
-            "read_session",
-            "GET",
-            "/session",
-            "session",
-            "Who has signed in.",
-            _session,
-            answer=answers.SessionShown,
-        ),
-        Operation("sign_out", "DELETE", "/session", "session", "End the session.", _sign_out, status=204),
-    ]
+    return [*_BROKER, *_TOKENS, *_SESSION]

@@ -86,6 +86,26 @@ class Operation:
     """Statuses beside those that every operation has."""
 
 
+class Operations(list[Operation]):
+    """Those of one tag, in the order in which the functions stand that carry them out."""
+
+    def __init__(self, tag: str) -> None:
+        super().__init__()
+        self._tag: Final = tag
+
+    def adds(self, request: str, answer: Any = None, **more: Any) -> Callable[[CarryOut], CarryOut]:
+        """Of a function that carries out ``request``, a method and a path: its name is the operation's, what
+        is written at its head the summary."""
+        method, path = request.split()
+
+        def added(carry_out: CarryOut) -> CarryOut:
+            name, summary = carry_out.__name__, carry_out.__doc__ or ""
+            self.append(Operation(name, method, path, self._tag, summary, carry_out, answer, **more))
+            return carry_out
+
+        return added
+
+
 def checked(response: Response) -> Response:
     """The same. Raises `Refusal` for a refusal."""
     if response.status < 400:

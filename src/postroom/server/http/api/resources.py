@@ -1,6 +1,6 @@
 """The table of the API: each kind of thing, and what can be done with it.
 
-What stands here of messages is in `message_resources`; of the broker's files, sessions and streams in
+What stands here of messages is in `message_operations`; of the broker's files, sessions and streams in
 `broker_resources`.
 """
 
@@ -9,25 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from postroom.model.entity_types import (
-    BRANCH_TYPE,
-    CHANNEL_TYPE,
-    CONNECTION_TYPE,
-    DEAD_LETTER_HANDLER_TYPE,
-    LEASE_TYPE,
-    MEMBER_TYPE,
-    QUEUE_TYPE,
-    QUOTA_TYPE,
-    REMOTE_QUEUE_TYPE,
-    ROLE_TYPE,
-    SINK_TYPE,
-    SPARK_SUBSCRIPTION_TYPE,
-    STORE_HOLDER_TYPE,
-    SUBSCRIPTION_TYPE,
-    TOPIC_TYPE,
-    TRANSACTION_TYPE,
-    USER_TYPE,
-)
+from postroom.model import entity_types as t
 from postroom.server.configuration.passwords import hash_password
 from postroom.server.http.api import answers, arguments, settings
 from postroom.server.http.api.lists import listed
@@ -49,81 +31,53 @@ class Resource:
         self.noun: Final = noun
         self.singular: Final = singular or noun.replace(" ", "_")
         self.operations: Final[list[Operation]] = []
-        self._add(
-            "list",
-            "GET",
-            f"/{path}",
-            f"A page of {path.replace('-', ' ')}.",
-            listed(f"/{path}", entity_type, row),
-            answer=answers.Page[row],
-            query=arguments.PageOf,
-            reaches=(),
-        )
+        id, what = f"list_{path.replace('-', '_')}", f"A page of {path.replace('-', ' ')}."
+        carry_out = listed(f"/{path}", entity_type, row)
+        self._add(id, "GET", "", what, carry_out, answers.Page[row], query=arguments.PageOf)
 
     def _add(
-        self, verb: str, method: str, path: str, summary: str, carry_out: CarryOut, **more: Any
+        self, id: str, method: str, below: str, summary: str, carry_out: CarryOut, answer: Any, **more: Any
     ) -> "Resource":
-        id = f"list_{self.path.replace('-', '_')}" if verb == "list" else f"{verb}_{self.singular}"
-        self.operations.append(Operation(id, method, path, self.path, summary, carry_out, **more))
+        path, status = f"/{self.path}{below}", more.pop("status", NO_CONTENT if answer is None else 200)
+        made = Operation(id, method, path, self.path, summary, carry_out, answer, status, **more)
+        self.operations.append(made)
         return self
+
+    def _reach(
+        self,
+        operation: str,
+        request: str,
+        summary: str,
+        answer: Any,
+        carry_out: CarryOut | None = None,
+        properties: tuple[str, ...] = (),
+        **more: Any,
+    ) -> "Resource":
+        """An operation of the management node; ``request``: its method, and its path behind the plural."""
+        method, _, below = request.partition(" ")
+        done = carry_out or managed(operation, self.type, answer, properties)
+        id = f"{operation.lower().replace('-', '_')}_{self.singular}"
+        return self._add(id, method, below, summary, done, answer, reaches=((self.type, operation),), **more)
 
     def create(self, kind: Any, carry_out: CarryOut | None = None) -> "Resource":
         """CREATE."""
-        done = carry_out or managed("CREATE", self.type, self.row)
-        return self._add(
-            "create",
-            "POST",
-            f"/{self.path}",
-            f"Make a {self.noun}.",
-            done,
-            answer=self.row,
-            status=CREATED,
-            arguments=kind,
-            reaches=((self.type, "CREATE"),),
-        )
+        what = f"Make a {self.noun}."
+        return self._reach("CREATE", "POST", what, self.row, carry_out, status=CREATED, arguments=kind)
 
     def read(self, answer: Any = None) -> "Resource":
         """READ."""
-        shown = answer or self.row
-        done = managed("READ", self.type, shown)
-        return self._add(
-            "read",
-            "GET",
-            f"/{self.path}/{{name}}",
-            f"One {self.noun}.",
-            done,
-            answer=shown,
-            reaches=((self.type, "READ"),),
-        )
+        return self._reach("READ", "GET /{name}", f"One {self.noun}.", answer or self.row)
 
     def update(self, kind: Any, carry_out: CarryOut | None = None) -> "Resource":
         """UPDATE."""
-        done = carry_out or managed("UPDATE", self.type, self.row)
-        return self._add(
-            "update",
-            "PATCH",
-            f"/{self.path}/{{name}}",
-            f"Change a {self.noun}: what is given.",
-            done,
-            answer=self.row,
-            arguments=kind,
-            reaches=((self.type, "UPDATE"),),
-        )
+        what = f"Change a {self.noun}: what is given."
+        return self._reach("UPDATE", "PATCH /{name}", what, self.row, carry_out, arguments=kind)
 
     def delete(self, query: Any = None, answer: Any = None, summary: str = "") -> "Resource":
         """DELETE; a ``query`` has what are properties of the request."""
+        what = summary or f"Delete a {self.noun}."
         properties = () if query is None else query.__struct_fields__
-        return self._add(
-            "delete",
-            "DELETE",
-            f"/{self.path}/{{name}}",
-            summary or f"Delete a {self.noun}.",
-            managed("DELETE", self.type, answer, properties),
-            answer=answer,
-            status=NO_CONTENT if answer is None else 200,
-            query=query,
-            reaches=((self.type, "DELETE"),),
-        )
+        return self._reach("DELETE", "DELETE /{name}", what, answer, None, properties, query=query)
 
     def verb(
         self,
@@ -135,19 +89,8 @@ class Resource:
         **more: Any,
     ) -> "Resource":
         """Another operation of the management node, as a path of its own below the thing."""
-        word = operation.lower()
-        return self._add(
-            word.replace("-", "_"),
-            more.pop("method", "POST"),
-            f"/{self.path}/{{name}}/{word}",
-            summary,
-            managed(operation, self.type, answer, properties),
-            answer=answer,
-            status=NO_CONTENT if answer is None else 200,
-            arguments=kind,
-            reaches=((self.type, operation),),
-            **more,
-        )
+        request = f"{more.pop('method', 'POST')} /{{name}}/{operation.lower()}"
+        return self._reach(operation, request, summary, answer, None, properties, arguments=kind, **more)
 
 
 def _destination(resource: Resource, counters: Any) -> Resource:
@@ -187,12 +130,12 @@ async def _with_verifiers(operation: str, entity_type: str, row: Any, call: Call
 
 
 def _destinations() -> list[Resource]:
-    queues = Resource("queues", QUEUE_TYPE, answers.Queue, "queue")
+    queues = Resource("queues", t.QUEUE_TYPE, answers.Queue, "queue")
     queues.create(settings.NewQueue).read().update(settings.QueueSettings).delete(arguments.QueueDeletion)
-    topics = Resource("topics", TOPIC_TYPE, answers.Topic, "topic")
+    topics = Resource("topics", t.TOPIC_TYPE, answers.Topic, "topic")
     topics.create(settings.NewTopic).read().update(settings.QueueSettings)
     topics.delete(arguments.TopicDeletion, answers.TopicDeleted)
-    subscriptions = Resource("subscriptions", SUBSCRIPTION_TYPE, answers.Subscription, "subscription")
+    subscriptions = Resource("subscriptions", t.SUBSCRIPTION_TYPE, answers.Subscription, "subscription")
     subscriptions.create(settings.NewSubscription).read().update(settings.QueueSettings).delete(
         arguments.SubscriptionDeletion
     )
@@ -200,12 +143,12 @@ def _destinations() -> list[Resource]:
         _held(_destination(queues, answers.Counters)),
         _destination(topics, answers.Counters),
         _held(_destination(subscriptions, answers.Counters)),
-        Resource("quotas", QUOTA_TYPE, answers.Quota, "quota")
+        Resource("quotas", t.QUOTA_TYPE, answers.Quota, "quota")
         .create(settings.NewQuota)
         .read()
         .update(settings.QuotaSettings)
         .delete(),
-        Resource("remote-queues", REMOTE_QUEUE_TYPE, answers.RemoteQueue, "remote queue")
+        Resource("remote-queues", t.REMOTE_QUEUE_TYPE, answers.RemoteQueue, "remote queue")
         .create(settings.NewRemoteQueue)
         .read()
         .update(settings.RemoteQueueSettings)
@@ -216,7 +159,7 @@ def _destinations() -> list[Resource]:
 def _channels() -> list[Resource]:
     row = answers.Channel
     return [
-        Resource("channels", CHANNEL_TYPE, row, "channel")
+        Resource("channels", t.CHANNEL_TYPE, row, "channel")
         .create(settings.NewChannel)
         .read()
         .update(settings.ChannelSettings)
@@ -234,7 +177,7 @@ def _channels() -> list[Resource]:
         .verb("PING", "Open a connection as a channel would, and close it.", answers.Pong, errors=(502,)),
         Resource(
             "dead-letter-handlers",
-            DEAD_LETTER_HANDLER_TYPE,
+            t.DEAD_LETTER_HANDLER_TYPE,
             answers.DeadLetterHandler,
             _DLH,
             "dead_letter_handler",
@@ -248,12 +191,12 @@ _DLH: Final = "dead-letter queue handler"
 def _activity() -> list[Resource]:
     connection = answers.Connection
     return [
-        Resource("connections", CONNECTION_TYPE, connection, "connection")
+        Resource("connections", t.CONNECTION_TYPE, connection, "connection")
         .read()
         .verb("CLOSE", "Close a client's connection.")
         .verb("RESET-STATISTICS", "Count of a connection from now on; as it was before.", connection),
-        Resource("transactions", TRANSACTION_TYPE, answers.Transaction, "transaction").read(),
-        Resource("xa-branches", BRANCH_TYPE, answers.XaBranch, "XA branch", "xa_branch")
+        Resource("transactions", t.TRANSACTION_TYPE, answers.Transaction, "transaction").read(),
+        Resource("xa-branches", t.BRANCH_TYPE, answers.XaBranch, "XA branch", "xa_branch")
         .read()
         .verb(
             "HEURISTIC-COMMIT", "Commit XA branches, by the Xid or a pattern with * and ?.", answers.Decided
@@ -262,7 +205,7 @@ def _activity() -> list[Resource]:
         .delete(answer=answers.Decided, summary="Forget heuristically decided XA branches, likewise."),
         Resource(
             "store-holders",
-            STORE_HOLDER_TYPE,
+            t.STORE_HOLDER_TYPE,
             answers.StoreHolder,
             "confirm id or browse lock",
             "store_holder",
@@ -271,7 +214,7 @@ def _activity() -> list[Resource]:
         .verb("END", "End a confirm id or browse lock: what it holds goes back.", answers.Count),
         Resource(
             "spark-subscriptions",
-            SPARK_SUBSCRIPTION_TYPE,
+            t.SPARK_SUBSCRIPTION_TYPE,
             answers.SparkSubscription,
             "Spark subscription",
             "spark_subscription",
@@ -280,24 +223,24 @@ def _activity() -> list[Resource]:
         .read()
         .update(arguments.SparkSubscriptionSettings)
         .delete(),
-        Resource("sinks", SINK_TYPE, answers.Sink, "Spark sink", "sink")
+        Resource("sinks", t.SINK_TYPE, answers.Sink, "Spark sink", "sink")
         .read(answers.SinkShown)
         .delete(summary="Forget a Spark sink's app: its next batch is its first."),
     ]
 
 
 def _administration() -> list[Resource]:
-    users = Resource("users", USER_TYPE, answers.User, "user")
-    roles = Resource("roles", ROLE_TYPE, answers.Role, "role")
+    users = Resource("users", t.USER_TYPE, answers.User, "user")
+    roles = Resource("roles", t.ROLE_TYPE, answers.Role, "role")
     return [
         _principal(users, arguments.NewUser, arguments.UserSettings),
         _principal(roles, arguments.NewRole, arguments.RoleSettings),
-        Resource("leases", LEASE_TYPE, answers.Lease, "lease")
+        Resource("leases", t.LEASE_TYPE, answers.Lease, "lease")
         .create(arguments.NewLease)
         .read()
         .update(arguments.LeaseSettings)
         .delete(summary="Release a lease."),
-        Resource("members", MEMBER_TYPE, answers.Member, "member")
+        Resource("members", t.MEMBER_TYPE, answers.Member, "member")
         .read()
         .delete(summary="Forget a member: the log waits for it no longer.")
         .verb("HAND-OVER", "Hand over to a member: this broker ends soon.", answers.Member),

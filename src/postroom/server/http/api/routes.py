@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
-from postroom.server.http.api import broker_resources, message_resources, resources
+from postroom.server.http.api import broker_resources, message_operations, resources
 from postroom.server.http.api.messages import to_json
 from postroom.server.http.api.openapi import description
 from postroom.server.http.api.operation import PREFIX, Call, Operation, decoded
@@ -27,7 +27,7 @@ OPENAPI_PATH: Final = "/openapi.json"
 
 def all_operations() -> list[Operation]:
     """Every operation of the API."""
-    return [*broker_resources.operations(), *resources.operations(), *message_resources.operations()]
+    return [*broker_resources.operations(), *resources.operations(), *message_operations.operations()]
 
 
 class ApiRoutes(RouteGroup):
