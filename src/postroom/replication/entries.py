@@ -169,7 +169,7 @@ def _decompressed(sequence: int, stored: Bytes, size: int) -> bytes:
     made = decompressobj(_RAW)
     try:
         payload = made.decompress(stored, size)
-    except IsalError as error:
+    except IsalError as error:  # type: ignore[misc]  # its stub has an instance for the class
         raise EntryDamaged(sequence, f"its payload can't be decompressed: {error}") from error
     if not made.eof or len(payload) != size:
         raise EntryDamaged(sequence, f"its payload isn't the {size} bytes that its header says")
