@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 
 from postroom.spark.audit.ledgers import inspect_ledgers
+from postroom.spark.audit.reading import events_of
 from postroom.spark.audit.result import RESULT_FILE, AuditResult
-from postroom.spark.audit.run import Print, audit, events_of, write
+from postroom.spark.audit.run import Print, audit, write
 from postroom.spark.audit.subject import Subject, subject_of
 
 if TYPE_CHECKING:

@@ -34,26 +34,31 @@ BUCKET_BITS: Final = 20
 _DETAILS: Final = ("serial", "taken_position", "creation", "body_bytes", "outcome", "last_position")
 
 
-def duplicates(entries: DataFrame, windows: DataFrame | None = None) -> DataFrame:
-    """One row for each arrival on a destination that took its message id before: ledger_id, queue_id, queue,
-    message_id, serial, earlier_serial, taken_position, verdict.
+SCHEMA: Final = (
+    "ledger_id string, queue_id long, queue string, message_id string, serial long, earlier_serial long, "
+    "taken_position long, verdict string"
+)
 
-    `entries` are `steps.lives`; `windows` is as `WINDOWS` says, None where nothing is known of them.
+
+def duplicates(entries: DataFrame, windows: DataFrame | None = None) -> DataFrame | None:
+    """One row, as `SCHEMA` says, for each arrival on a destination that took its message id before; None
+    where no id came twice.
+
+    `entries` are `walk.lives`; `windows` is as `WINDOWS` says, None where nothing is known of them.
     """
     gone = F.coalesce(F.col("outcome").isin("rolled_back", "lost"), F.lit(False))
     came = entries.where(F.col("message_id").isNotNull() & F.col("taken_position").isNotNull() & ~gone)
     by_id = Window.partitionBy(*ID).orderBy("taken_position", "serial")
     by_link = Window.partitionBy(*ID, "producer_id").orderBy("taken_position", "serial")
     details = F.struct(*_DETAILS)
-    again = (
-        repeated(came)
-        .select(
-            "*",
-            F.lag(details).over(by_id).alias("earlier"),
-            F.when(F.col("producer_id").isNotNull(), F.lag(details).over(by_link)).alias("of_link"),
-        )
-        .where(F.col("earlier").isNotNull())
-    )
+    some = repeated(came)
+    if some is None:
+        return None
+    again = some.select(
+        "*",
+        F.lag(details).over(by_id).alias("earlier"),
+        F.when(F.col("producer_id").isNotNull(), F.lag(details).over(by_link)).alias("of_link"),
+    ).where(F.col("earlier").isNotNull())
     judged = again.withColumn("is_remembered", F.lit(False))
     if windows is not None:
         judged = _remembered(again, came, windows)
@@ -71,8 +76,9 @@ def duplicates(entries: DataFrame, windows: DataFrame | None = None) -> DataFram
     )
 
 
-def repeated(came: DataFrame) -> DataFrame:
-    """All arrivals whose destination took their id more than once, and perhaps some others.
+def repeated(came: DataFrame) -> DataFrame | None:
+    """All arrivals whose destination took their id more than once, and perhaps some others; None where there
+    are none.
 
     Ids are counted by their hash: equal ids have equal ones, so that none is left out. This moves 8 bytes of
     an arrival between tasks where the windows would move all of it, and few ids come again. Where many do,
@@ -81,6 +87,8 @@ def repeated(came: DataFrame) -> DataFrame:
     fingerprint = F.xxhash64(*ID)
     counted = came.groupBy(fingerprint.alias("fingerprint")).count().where("count > 1")
     found = counted.select("fingerprint").limit(MAX_FINGERPRINTS + 1).collect()
+    if not found:
+        return None
     if len(found) > MAX_FINGERPRINTS:
         return came
     again = came.sparkSession.createDataFrame(found, "fingerprint long")

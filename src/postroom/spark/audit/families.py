@@ -11,15 +11,14 @@ MOVE_EVENTS: Final = {"move": "moved", "dead_letter": "dead_lettered", "redirect
 """Arrival events of messages made in the stead of another entry, and the outcome that entry must have."""
 
 
-def family_violations(entries: DataFrame) -> DataFrame:
-    """Breaches of the rules about families, of `steps.lives`.
+def loss_violations(entries: DataFrame) -> DataFrame:
+    """Every entry that was stored and is written off as lost, of `walk.lives`.
 
     Only a message that was not stored may be lost at a crash: that is a verdict, no violation.
     """
     lost = entries.where((F.col("outcome") == "lost") & F.col("stored"))
     in_ledger = F.lit("its body is in the ledger")
-    losses = violation_rows(lost, "stored message lost", [F.col("last_position")], in_ledger)
-    return child_violations(entries).unionByName(return_violations(entries)).unionByName(losses)
+    return violation_rows(lost, "stored message lost", [F.col("last_position")], in_ledger)
 
 
 def child_violations(entries: DataFrame) -> DataFrame:

@@ -54,13 +54,7 @@ def order_violations(stepped: DataFrame) -> DataFrame:
 
 def _first_available(stepped: DataFrame) -> DataFrame:
     """The events by which entries that had to wait become available for the first time."""
-    waited = stepped.where(
-        (F.col("to_state") == "available")
-        & ~F.col("was_available")
-        & (F.col("first_state") == "start")
-        & F.col("first_event").isin("put", "put_held")
-        & F.col("sender").isNotNull()
-    )
+    waited = stepped.where("has_waited")
     lane = _lane()
     serial = F.col("serial")
     is_born, is_decided = lane == "birth", lane == "decision"

@@ -14,7 +14,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.spark.audit.rows import ENTRY_KEY, Position, violation_rows
-from postroom.spark.audit.steps import is_held_after, leaves
+from postroom.spark.audit.walk.moves import SUBSCRIPTION, TRANSACTIONS
+from postroom.spark.ledger_source.state_names import HELD_STATES
 
 COMMITS: Final = ("confirm", "forward")
 ROLLBACKS: Final = ("undo", "link_lost", "restart", "resume")
@@ -23,9 +24,9 @@ APPLIED: Final = ("release", "fail", "dead_letter", "discard")
 
 
 def stays(held: DataFrame) -> DataFrame:
-    """One row for each stay, of `steps.held`: kind, holder and name (of branches of Spark sinks), `entered`,
-    `left` (null while it lasts), `left_time` and `end`: committed, applied, rolled back, other (lost, say),
-    or held."""
+    """One row for each stay, of `walk.kept_steps`: kind, holder and name (of branches of Spark sinks),
+    `entered`, `left` (null while it lasts), `left_time` and `end`: committed, applied, rolled back, other
+    (lost, say), or held."""
     columns = {
         "kind": (F.col("before_holder_kind"), F.col("holder_kind")),
         "holder": (F.col("before_holder_id"), F.col("holder_id")),
@@ -35,7 +36,27 @@ def stays(held: DataFrame) -> DataFrame:
         "left_time": (F.col("time"), F.lit(None).cast("timestamp")),
         "end": (_end(), F.lit("held")),
     }
-    return _both(held, leaves(), is_held_after(), columns)
+    return _both(held, _leaves(), _is_held_after(), columns)
+
+
+def _is_held_before() -> Column:
+    """Whether a transaction or batch had the entry before the event."""
+    return _held("before_to_state", "before_holder_kind")
+
+
+def _is_held_after() -> Column:
+    """Whether one has it after the event."""
+    return _held("to_state", "holder_kind")
+
+
+def _held(state: str, kind: str) -> Column:
+    return F.coalesce(F.col(state).isin(*HELD_STATES) & F.col(kind).isin(*TRANSACTIONS), F.lit(False))
+
+
+def _leaves() -> Column:
+    """Whether the entry is given up by the transaction or batch that had it."""
+    stays = _is_held_before() & _is_held_after() & (F.col("before_holder_id") == F.col("holder_id"))
+    return _is_held_before() & ~stays
 
 
 def _both(
@@ -147,8 +168,6 @@ def batch_violations(held: DataFrame, last_time: Position) -> DataFrame:
 
 
 # --- Spark subscriptions --------------------------------------------------------------------------
-
-SUBSCRIPTION: Final = "spark_subscription"
 
 
 def assignment_violations(stepped: DataFrame) -> DataFrame:

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from postroom.spark.audit.ledgers import AuditedLedger, inspect_ledgers
 from postroom.spark.audit.result import AuditResult
 from postroom.spark.audit.run import audit
-from postroom.spark.audit.steps import EVENT_COLUMNS
 from postroom.spark.audit.subject import subject_of
+from postroom.spark.audit.walk.columns import EVENT_COLUMNS
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.ledger_source.record_batches import read_events, read_opening
 from postroom.spark.places.slices import plan

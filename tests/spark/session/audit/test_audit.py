@@ -13,8 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.spark.audit import duplicates, order, run, steps
+from postroom.spark.audit import duplicates, order, run
 from postroom.spark.audit.ledgers import inspect_ledgers
+from postroom.spark.audit.legal import legal_rows
+from postroom.spark.audit.reading import events_of
 from postroom.spark.audit.result import AuditResult, QueueSums, Verdict
 from postroom.spark.audit.rules import (
     DUPLICATE_RULES,
@@ -24,9 +26,10 @@ from postroom.spark.audit.rules import (
     SEQUENCE_RULES,
     TRANSACTION_RULES,
 )
-from postroom.spark.audit.run import audit, events_of
-from postroom.spark.audit.sequences import legal_rows
+from postroom.spark.audit.run import audit
 from postroom.spark.audit.subject import subject_of
+from postroom.spark.audit.walk import columns
+from postroom.spark.audit.walk.walk import walk
 from tests.ledger.dropped_history import with_dropped_history
 from tests.ledger.ledger_maker import LedgerMaker
 from tests.spark import lived_ledgers as lived
@@ -154,11 +157,14 @@ def test_long_lanes_and_windows_are_walked_in_pieces(
     monkeypatch.setattr(duplicates, "BUCKET_BITS", 1)
     monkeypatch.setattr(duplicates, "MAX_FINGERPRINTS", fingerprints)
     (ledgers,) = inspect_ledgers([str(faulty(tmp_path / "faulty"))])
-    stepped = steps.steps(events_of(spark, [ledgers])).persist()
+    walked = walk(events_of(spark, [ledgers])).persist()
     windows = [(ledgers.second.ledger_id, one.destination, one.size, one.since) for one in ledgers.windows]
-    found = duplicates.duplicates(steps.lives(stepped), spark.createDataFrame(windows, duplicates.WINDOWS))
-    broken = order.order_violations(stepped).unionByName(duplicates.duplicate_violations(found)).collect()
-    stepped.unpersist()
+    remembering = spark.createDataFrame(windows, duplicates.WINDOWS)
+    found = duplicates.duplicates(columns.lives(walked), remembering)
+    assert found is not None
+    out_of_order = order.order_violations(columns.kept_steps(walked))
+    broken = out_of_order.unionByName(duplicates.duplicate_violations(found)).collect()
+    walked.unpersist()
     assert {(row["queue"], row["rule"]) for row in broken} == {
         (name, rule)
         for name, (_, expected) in FAULTS.items()
@@ -170,7 +176,10 @@ def test_long_lanes_and_windows_are_walked_in_pieces(
 def test_only_arrivals_whose_id_comes_again_are_put_in_order(spark: SparkSession) -> None:
     rows = [("a", 1, "once"), ("a", 1, "twice"), ("a", 1, "twice"), ("a", 2, "once"), ("b", 1, "once")]
     came = spark.createDataFrame(rows, "ledger_id string, queue_id long, message_id string")
-    assert duplicates.repeated(came).collect() == [("a", 1, "twice")] * 2
+    found = duplicates.repeated(came)
+    assert found is not None
+    assert found.collect() == [("a", 1, "twice")] * 2
+    assert duplicates.repeated(came.where("message_id = 'once'")) is None
 
 
 def test_many_events_are_walked_in_more_parts_with_the_same_result(

@@ -1,0 +1,145 @@
+"""Sums of the events and entries of each queue: of one task's, to be added up."""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from postroom.ledger.format.layout import Array
+from postroom.spark.audit.families import MOVE_EVENTS
+from postroom.spark.audit.walk.breaches import Bounds, Breaches
+from postroom.spark.audit.walk.columns import HIGHEST as HIGHEST_OF
+from postroom.spark.audit.walk.columns import OF_TOTAL, SUMS
+from postroom.spark.audit.walk.kept_steps import KeptSteps
+from postroom.spark.audit.walk.lives import Columns
+from postroom.spark.audit.walk.moves import TRANSACTIONS, Move, Test
+from postroom.spark.audit.walk.sorted_events import HIGHEST, NONE, SortedEvents
+from postroom.spark.ledger_source.state_names import OUTCOMES
+from postroom.spark.tables import arrays
+
+_KIN: Final = frozenset(MOVE_EVENTS.values())
+
+
+class Totals:
+    """The sums of one task, by queue."""
+
+    def __init__(self, steps: SortedEvents, bounds: Bounds) -> None:
+        self._steps: Final = steps
+        self._bounds: Final = bounds
+        starts = steps.groups.starts
+        pairs = np.stack([steps.ledger[starts], steps.number("queue_id")[starts]])
+        self._queues, of_entry = np.unique(pairs, axis=1, return_inverse=True)
+        self._of_entry: Final[Array] = of_entry.reshape(-1)
+        self._of_event: Final[Array] = self._of_entry[steps.groups.of_sorted]
+
+    def columns(self, lives: Columns, kept: KeptSteps, found: Breaches) -> tuple[Columns, pa.StructArray]:
+        """The key of each queue with its name, and its sums."""
+        sums = {**self._of_events(), **self._of_lives(lives)}
+        sums["in_transactions"] = self._events(kept.in_transactions)
+        sums["assigned"] = self._events(kept.assigned)
+        sums["waited"] = self._events(kept.has_waited)
+        sums["breaches"] = np.bincount(self._of_event[found.rows], minlength=self._count)
+        sums["refused"] = np.zeros(self._count, np.int64)
+        made = {name: pa.array(sums[name].astype(np.int64)) for name in SUMS} | self._extremes()
+        names, of_events = self._names()
+        made["queue_of_events"] = of_events
+        ledgers = pa.array(self._steps.ledgers.texts, pa.string()).take(pa.array(self._queues[0]))
+        key = {"ledger_id": ledgers, "queue_id": pa.array(self._queues[1]), "queue": names}
+        return key, pa.StructArray.from_arrays([made[one.name] for one in OF_TOTAL], fields=list(OF_TOTAL))
+
+    @property
+    def _count(self) -> int:
+        return len(self._queues[0])
+
+    def _events(self, such: Array) -> Array:
+        return np.bincount(self._of_event[such], minlength=self._count)
+
+    def _entries(self, such: Array) -> Array:
+        return np.bincount(self._of_entry[such], minlength=self._count)
+
+    def _of_events(self) -> dict[str, Array]:
+        steps = self._steps
+        own = steps.now(lambda move: not move.is_carried)
+        early = own & (steps.number("position") <= steps.by_ledger(self._bounds.checkpoint, NONE))
+        arrival = own & steps.now(lambda move: move.is_arrival)
+        found = {
+            "events": self._events(own),
+            "arrivals": self._events(arrival),
+            "early_events": self._events(early),
+            "early_arrivals": self._events(early & arrival),
+        }
+        for name in OUTCOMES:
+            ends = own & steps.now(_ends_as(name))
+            found[f"ended_{name}"] = self._events(ends)
+            found[f"early_ended_{name}"] = self._events(early & ends)
+        return found
+
+    def _of_lives(self, lives: Columns) -> dict[str, Array]:
+        steps = self._steps
+        ends = steps.groups.ends
+        serial = steps.number("serial")[ends]
+
+        def last(test: Test) -> Array:
+            found: Array = steps.now(test)[ends]
+            return found
+
+        arrival_events = arrays.codes(lives["arrival_event"])
+        kin = last(lambda move: move.is_end and move.outcome in _KIN) | arrival_events.among(*MOVE_EVENTS)
+        crosses = last(_crosses) | arrays.valid(lives["origin_serial"])
+        stored = lives["stored"].fill_null(False).to_numpy(zero_copy_only=False)
+        found = {
+            "entries": np.ones(len(ends), bool),
+            "available": last(lambda move: move.to_state == "available"),
+            "delayed": last(lambda move: move.to_state == "delayed"),
+            "unconfirmed": last(lambda move: move.holds),
+            "in_transit": last(lambda move: move.holds and move.holder_kind in TRANSACTIONS),
+            "held": last(lambda move: not move.is_end),
+            "seen": serial < steps.by_ledger(self._bounds.first, NONE)[ends],
+            "crossing": crosses,
+            "kin": kin,
+            "returned": last(lambda move: move.is_end and move.outcome == "returned_to_sender"),
+            "stored_lost": last(lambda move: move.is_end and move.outcome == "lost") & stored,
+        }
+        return {name: self._entries(such) for name, such in found.items()}
+
+    def _extremes(self) -> Columns:
+        steps = self._steps
+        time = steps.number("time")
+        carried = steps.now(lambda move: move.is_carried)
+        highest = {
+            "last_time_us": np.where(carried, NONE, time),
+            "carried_through": np.where(carried, steps.number("position"), NONE),
+            "holder": steps.number("holder_id"),
+        }
+        made = {}
+        for name in HIGHEST_OF:
+            found = np.full(self._count, NONE, np.int64)
+            np.maximum.at(found, self._of_event, highest[name])
+            made[name] = arrays.of_kind(found, pa.int64(), found == NONE)
+        first = np.full(self._count, HIGHEST, np.int64)
+        np.minimum.at(first, self._of_event, np.where(carried, HIGHEST, time))
+        made["first_time_us"] = arrays.of_kind(first, pa.int64(), first == HIGHEST)
+        return made
+
+    def _names(self) -> tuple[pa.Array, pa.Array]:
+        """Each queue's name, and as its events have it."""
+        codes = arrays.codes(self._steps.events.column("queue"))
+        numbers = codes.numbers[self._steps.groups.order]
+        own = np.where(self._steps.now(lambda move: not move.is_carried), numbers, -1)
+        texts = pa.array(codes.texts, pa.string())
+        made = []
+        for each in (numbers, own):
+            best = np.full(self._count, -1, np.int64)
+            np.maximum.at(best, self._of_event, each)
+            made.append(texts.take(pa.array(best, mask=best < 0)))
+        return made[0], made[1]
+
+
+def _ends_as(outcome: str) -> Test:
+    return lambda move: move.is_end and move.outcome == outcome
+
+
+def _crosses(move: Move) -> bool:
+    """It left by a channel, or a channel's batch has it."""
+    forwarded = move.is_end and move.outcome == "forwarded"
+    return forwarded or (move.holds and move.holder_kind == "channel_batch")
