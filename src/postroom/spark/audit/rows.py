@@ -5,8 +5,6 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.spark.ledger_source.columns import ACT
-
 Position = int | Column
 """A position of a ledger; where there are several ledgers, an expression of the row's ledger_id."""
 
@@ -24,11 +22,6 @@ SCHEMA: Final = (
 def is_carried() -> Column:
     """Whether a row is no event but tells where an entry older than the history was at the checkpoint."""
     return F.col("event") == CARRIED_EVENT
-
-
-def is_act() -> Column:
-    """Whether a row tells of no entry but of what an administrator did, or what was refused to somebody."""
-    return F.col("event") == ACT
 
 
 def violation_rows(

@@ -39,6 +39,7 @@ from postroom.spark.audit.rules import CROSSING_VERDICTS, RULES
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Balance
 from postroom.spark.audit.walk import columns
+from postroom.spark.audit.walk.blocks import Parted
 from postroom.spark.audit.walk.breaches import Bounds
 from postroom.spark.audit.walk.walk import walk
 from postroom.spark.ledger_source.state_names import OUTCOMES
@@ -104,12 +105,12 @@ class _Read:
 def audit(
     spark: SparkSession,
     subject: Subject,
-    events: DataFrame,
+    events: Parted,
     show: Print = lambda words: None,
     refolded: "Refolded | None" = None,
 ) -> Found:
     """Hold the events of the subject's ledgers against every rule; with the tables `refolded`, these, too."""
-    read = _read(subject, events)
+    read = _read(spark, subject, events)
     show(f"Read {read.total('events'):,} events")
     balances = _balances(subject, read)
     again = _again(spark, subject, read)
@@ -137,18 +138,18 @@ def audit(
     return Found(violations, crossed, again, refused, result, kept)
 
 
-def _read(subject: Subject, events: DataFrame) -> _Read:
+def _read(spark: SparkSession, subject: Subject, events: Parted) -> _Read:
     bounds = Bounds(
         {cut.ledger_id: cut.first_position for cut in subject.cuts},
         {ledger: checkpoint.position for ledger, checkpoint in subject.checkpoints.items()},
     )
-    walked = walk(events, bounds, _tasks(subject, events)).persist()
+    walked = walk(events, bounds, _parts(spark, subject)).persist()
     return _Read(walked, columns.lives(walked), columns.kept_steps(walked), counted(walked))
 
 
-def _tasks(subject: Subject, events: DataFrame) -> int:
+def _parts(spark: SparkSession, subject: Subject) -> int:
     """In how many parts the events are walked: as many as they need, where Spark would make fewer of them."""
-    of_session = int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    of_session = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     return max(of_session, min(MAX_TASKS, subject.records // EVENTS_A_TASK))
 
 

@@ -16,7 +16,7 @@ from postroom.ledger.errors import LedgerCorrupt
 from postroom.spark.audit import duplicates, order, run
 from postroom.spark.audit.ledgers import inspect_ledgers
 from postroom.spark.audit.legal import legal_rows
-from postroom.spark.audit.reading import events_of
+from postroom.spark.audit.reading import of_ledgers
 from postroom.spark.audit.result import AuditResult, QueueSums, Verdict
 from postroom.spark.audit.rules import (
     DUPLICATE_RULES,
@@ -29,6 +29,7 @@ from postroom.spark.audit.rules import (
 from postroom.spark.audit.run import audit
 from postroom.spark.audit.subject import subject_of
 from postroom.spark.audit.walk import columns
+from postroom.spark.audit.walk.blocks import of_rows
 from postroom.spark.audit.walk.walk import walk
 from tests.ledger.dropped_history import with_dropped_history
 from tests.ledger.ledger_maker import LedgerMaker
@@ -157,7 +158,7 @@ def test_long_lanes_and_windows_are_walked_in_pieces(
     monkeypatch.setattr(duplicates, "BUCKET_BITS", 1)
     monkeypatch.setattr(duplicates, "MAX_FINGERPRINTS", fingerprints)
     (ledgers,) = inspect_ledgers([str(faulty(tmp_path / "faulty"))])
-    walked = walk(events_of(spark, [ledgers])).persist()
+    walked = walk(of_ledgers(spark, [ledgers])).persist()
     windows = [(ledgers.second.ledger_id, one.destination, one.size, one.since) for one in ledgers.windows]
     remembering = spark.createDataFrame(windows, duplicates.WINDOWS)
     found = duplicates.duplicates(columns.lives(walked), remembering)
@@ -188,11 +189,11 @@ def test_many_events_are_walked_in_more_parts_with_the_same_result(
     ledgers = inspect_ledgers([str(faulty(tmp_path / "faulty"))])
     subject = subject_of(ledgers)
     with events_in_one(spark, ledgers) as events:
-        few = audit(spark, subject, events)
+        few = audit(spark, subject, of_rows(events))
         few.release()
         tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1) + 1
         monkeypatch.setattr(run, "EVENTS_A_TASK", subject.records // tasks)
-        many = audit(spark, subject, events)
+        many = audit(spark, subject, of_rows(events))
         parts = many.kept[0].rdd.getNumPartitions()
         many.release()
     assert parts >= tasks
@@ -230,7 +231,7 @@ def dropped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Au
     wrong = {queue: (arrived - 1000, ended) for queue, (arrived, ended) in checkpoint_totals.totals.items()}
     subject.checkpoints[ids["other totals"]] = replace(checkpoint_totals, totals=wrong)  # type: ignore[index]
     with events_in_one(spark, ledgers) as events:
-        found = audit(spark, subject, _spoilt(events, ids))
+        found = audit(spark, subject, of_rows(_spoilt(events, ids)))
         found.release()
     shutil.rmtree(folder)
     return found.result

@@ -4,9 +4,6 @@ of an event is found out once for each word and not for each event."""
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
-
 from postroom.spark.audit.rows import CARRIED_EVENT
 from postroom.spark.ledger_source.state_names import HELD_STATES
 
@@ -62,11 +59,11 @@ class Move(NamedTuple):
 Test = Callable[[Move], bool]
 
 
-def move_column() -> Column:
-    """The move of a row of the events table, as one text."""
-    return F.concat_ws(_BETWEEN, *(F.coalesce(F.col(name), F.lit(_NOTHING)) for name in Move._fields))
+def text_of(move: Move) -> str:
+    """A move as one text."""
+    return _BETWEEN.join(_NOTHING if word is None else word for word in move)
 
 
 def move_of(text: str) -> Move:
-    """The inverse of `move_column`."""
+    """The inverse of `text_of`."""
     return Move(*(None if word == _NOTHING else word for word in text.split(_BETWEEN)))

@@ -101,7 +101,7 @@ class SortedEvents:
     def text(self, name: str, rows: Array, where: Array | None = None) -> pa.Array:
         """A column's texts in some rows; null where not ``where``."""
         places = pa.array(self.groups.order[rows], mask=None if where is None else ~where)
-        return arrays.one(self.events.column(name)).take(places)
+        return arrays.one(self.events.column(name)).take(places).cast(pa.string())
 
     # --- moves ------------------------------------------------------------------------------------
 

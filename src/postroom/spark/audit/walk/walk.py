@@ -1,6 +1,6 @@
 """The walk itself: events to rows of all kinds."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -9,11 +9,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from postroom.ledger.format.layout import Array
-from postroom.spark.audit.rows import ENTRY_KEY, is_act
+from postroom.spark.audit.walk.blocks import Parted, events_in
 from postroom.spark.audit.walk.breaches import NO_BOUNDS, Bounds, breaches
 from postroom.spark.audit.walk.columns import (
     BREACH,
-    EVENT_COLUMNS,
     LIFE,
     OF_STEP,
     OF_TOTAL,
@@ -25,7 +24,6 @@ from postroom.spark.audit.walk.columns import (
 )
 from postroom.spark.audit.walk.kept_steps import kept_steps
 from postroom.spark.audit.walk.lives import Columns, life_columns
-from postroom.spark.audit.walk.moves import Move, move_column
 from postroom.spark.audit.walk.sorted_events import SortedEvents
 from postroom.spark.audit.walk.totals import Totals
 from postroom.spark.data_source.worker import in_task
@@ -34,31 +32,17 @@ from postroom.spark.tables import arrays
 ROWS_A_BATCH: Final = 50_000
 """So many rows go to Spark at a time."""
 
-_BESIDE: Final = [name for name in EVENT_COLUMNS if name not in {*ENTRY_KEY, *Move._fields}]
-
 Batches = Iterator[pa.RecordBatch]
 
 
-def walk(events: DataFrame, bounds: Bounds = NO_BOUNDS, tasks: int | None = None) -> DataFrame:
-    """Rows as `columns.WALKED` says, of the events of all ledgers; rows of acts among them tell of nothing
-    here. `tasks`: in so many parts, or as many as the session has for a shuffle."""
-    parts = tasks or int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    by_entry = (
-        events.where(~is_act())
-        .select(*ENTRY_KEY, move_column().alias("move"), *_BESIDE)
-        .repartition(parts, *ENTRY_KEY)
-    )
-    return by_entry.mapInArrow(_walking(bounds), from_arrow_schema(WALKED))
+def walk(events: Parted, bounds: Bounds = NO_BOUNDS, parts: int = 4) -> DataFrame:
+    """Rows as `columns.WALKED` says, of the events of all ledgers, in so many parts."""
 
-
-def _walking(bounds: Bounds) -> Callable[[Batches], Batches]:
     @in_task
-    def walk_task(batches: Batches) -> Batches:
-        taken = list(batches)
-        if taken:
-            yield from walked(pa.Table.from_batches(taken), bounds)
+    def walk_part(batches: Batches) -> Batches:
+        yield from walked(events_in(batches), bounds)
 
-    return walk_task
+    return events(parts).mapInArrow(walk_part, from_arrow_schema(WALKED))
 
 
 def walked(events: pa.Table, bounds: Bounds) -> Batches:
