@@ -13,7 +13,7 @@ from postroom.spark.audit.reading import of_ledgers
 from postroom.spark.audit.result import RESULT_FILE, AuditResult
 from postroom.spark.audit.run import Print, audit, write
 from postroom.spark.audit.subject import Subject, subject_of
-from postroom.spark.audit.walk.blocks import Parted, of_rows
+from postroom.spark.audit.walk.packing import Parted, of_rows
 
 if TYPE_CHECKING:
     from postroom.spark.audit.tables import Refolded

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
 
 from postroom.spark.audit.sums import QueueCounts
-from postroom.spark.audit.walk.columns import EARLY_ENDED, ENDED, HIGHEST, LOWEST, SUMS, totals
+from postroom.spark.audit.walk.columns import EARLY_ENDED, ENDED, HIGHEST, LOWEST, SUMS
 
 NO_QUEUE: Final = 0
 """The id of what is counted of no queue."""
@@ -36,9 +36,9 @@ class Counted:
         return {ledger: one[name] for ledger, one in self.ledgers.items()}
 
 
-def counted(walked: DataFrame) -> Counted:
-    """What was counted of all queues and ledgers."""
-    rows = [row.asDict() for row in totals(walked).collect()]
+def counted(totals: pa.Table) -> Counted:
+    """What was counted of all queues and ledgers, of `Walked.totals`."""
+    rows = totals.to_pylist()
     queues = [_counts(row) for row in rows if row["queue_id"] != NO_QUEUE]
     by_ledger: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:

@@ -22,6 +22,12 @@ from postroom.spark.audit.rules import CROSSING_RULES, CROSSING_VERDICTS
 COVERAGE: Final = "ledger_id string, first_position long, first_time timestamp, first_look long"
 """One row for each audited ledger: where its history begins, and the position of the first look."""
 
+OF_ENTRIES: Final = (
+    *("ledger_id", "serial", "queue_id", "queue", "message_id", "stored", "arrival_time", "last_position"),
+    *("state", "outcome", "holder_kind", "origin_ledger_id", "origin_serial"),
+)
+"""What of entries is needed."""
+
 KEY: Final = ("origin_ledger_id", "origin_serial")
 
 

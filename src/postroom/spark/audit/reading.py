@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from postroom.spark.audit.ledgers import AuditedLedger
-from postroom.spark.audit.walk.blocks import BLOCK_COLUMNS, READ, Batches, Parted, blocks
+from postroom.spark.audit.walk.blocks import BLOCK_COLUMNS, Batches
+from postroom.spark.audit.walk.packing import READ, Parted, packed
 from postroom.spark.ledger_source.options import read_options
 from postroom.spark.ledger_source.source import EVENTS_STRUCT, LedgerBatchReader, LedgerPartition
 
@@ -28,7 +29,7 @@ def of_ledgers(spark: SparkSession, ledgers: Sequence[AuditedLedger], token: str
             for batch in numbers:
                 for number in batch.column(0).to_pylist():
                     reader, piece = pieces[number]
-                    yield from blocks(reader.rows(piece, READ), parts)
+                    yield from packed(reader.rows(piece, READ), parts)
 
         each = spark.range(0, len(pieces), 1, len(pieces))
         return each.mapInArrow(cut, BLOCK_COLUMNS).repartitionById(parts, "part")

@@ -6,7 +6,7 @@ rule, and a bounded sample.
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -35,13 +35,12 @@ from postroom.spark.audit.result import (
     Violation,
 )
 from postroom.spark.audit.rows import COLUMNS, SCHEMA
-from postroom.spark.audit.rules import CROSSING_VERDICTS, RULES
+from postroom.spark.audit.rules import CROSSING_VERDICTS, DUPLICATE_RULES, DUPLICATE_VERDICTS, RULES
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Balance
-from postroom.spark.audit.walk import columns
-from postroom.spark.audit.walk.blocks import Parted
 from postroom.spark.audit.walk.breaches import Bounds
-from postroom.spark.audit.walk.walk import walk
+from postroom.spark.audit.walk.packing import Parted
+from postroom.spark.audit.walk.walk import Walked, walk
 from postroom.spark.ledger_source.state_names import OUTCOMES
 
 if TYPE_CHECKING:
@@ -87,9 +86,7 @@ class _Read:
     """What every rule is asked of: what came of one walk over the events of all ledgers, kept by Spark, and
     what was counted of it."""
 
-    walked: DataFrame
-    entries: DataFrame
-    steps: DataFrame
+    walked: Walked
     counted: Counted
 
     def total(self, *names: str) -> int:
@@ -117,7 +114,7 @@ def audit(
     crossed = _crossed(spark, subject, read)
     broken = _of_entries(read)
     found = [one for balance in balances for one in balance.violations]
-    kept = [read.walked]
+    kept = [read.walked.blocks]
     if again is not None:
         broken.append(duplicates.duplicate_violations(again))
         kept.append(again)
@@ -131,7 +128,7 @@ def audit(
     if found:
         broken.append(violation_frame(spark, found))
     violations = reduce(DataFrame.unionByName, broken).persist() if broken else None
-    refused = refusals.refusals(columns.refused(read.walked)) if read.total("refused") else None
+    refused = refusals.refusals(read.walked.refusals()) if read.total("refused") else None
     result = _result(subject, read, balances, violations, again, crossed, refused, refolded)
     if violations is not None:
         kept.append(violations)
@@ -143,8 +140,8 @@ def _read(spark: SparkSession, subject: Subject, events: Parted) -> _Read:
         {cut.ledger_id: cut.first_position for cut in subject.cuts},
         {ledger: checkpoint.position for ledger, checkpoint in subject.checkpoints.items()},
     )
-    walked = walk(events, bounds, _parts(spark, subject)).persist()
-    return _Read(walked, columns.lives(walked), columns.kept_steps(walked), counted(walked))
+    walked = walk(events, bounds, _parts(spark, subject))
+    return _Read(walked, counted(walked.totals()))
 
 
 def _parts(spark: SparkSession, subject: Subject) -> int:
@@ -160,16 +157,17 @@ def _of_entries(read: _Read) -> list[DataFrame]:
     # been made since the look
     carried_through = by_ledger(read.counted.of_ledgers("carried_through"))
     last_time = F.timestamp_micros(by_ledger(read.counted.of_ledgers("last_time_us")))
-    held = read.steps.where(~F.col("ledger_id").isin(*read.reused)) if read.reused else read.steps
+    walked, steps = read.walked, read.walked.steps()
+    held = steps.where(~F.col("ledger_id").isin(*read.reused)) if read.reused else steps
     rules: list[tuple[str, Callable[[], DataFrame]]] = [
-        ("breaches", lambda: sequences.sequence_violations(columns.breaches(read.walked), carried_through)),
-        ("kin", lambda: families.child_violations(read.entries)),
-        ("returned", lambda: families.return_violations(read.entries)),
-        ("stored_lost", lambda: families.loss_violations(read.entries)),
+        ("breaches", lambda: sequences.sequence_violations(walked.breaches(), carried_through)),
+        ("kin", lambda: families.child_violations(walked.lives(families.has_kin))),
+        ("returned", lambda: families.return_violations(walked.lives(families.in_return))),
+        ("stored_lost", lambda: families.loss_violations(walked.lives(families.is_lost))),
         ("in_transactions", lambda: transactions.transaction_violations(held, last_time)),
         ("in_transactions", lambda: transactions.batch_violations(held, last_time)),
         ("assigned", lambda: transactions.assignment_violations(held)),
-        ("waited", lambda: order.order_violations(read.steps)),
+        ("waited", lambda: order.order_violations(steps)),
     ]
     return [made() for what, made in rules if read.total(what)]
 
@@ -182,7 +180,7 @@ def _again(spark: SparkSession, subject: Subject, read: _Read) -> DataFrame | No
         for window in some
     ]
     remembering = spark.createDataFrame(windows, duplicates.WINDOWS) if windows else None
-    found = duplicates.duplicates(read.entries, remembering)
+    found = duplicates.duplicates(read.walked, remembering)
     return None if found is None else found.persist()
 
 
@@ -197,7 +195,8 @@ def _crossed(spark: SparkSession, subject: Subject, read: _Read) -> DataFrame | 
     made = spark.createDataFrame(rows, "ledger_id string, first_position long, us long, first_look long")
     coverage = made.withColumn("first_time", F.timestamp_micros("us")).drop("us")
     elsewhere = subject.elsewhere if len(subject.cuts) > 1 else None
-    return crossings.crossings(read.entries, coverage, elsewhere).persist()
+    entries = read.walked.lives(names=crossings.OF_ENTRIES)
+    return crossings.crossings(entries, coverage, elsewhere).persist()
 
 
 def _result(
@@ -211,7 +210,7 @@ def _result(
     refolded: "Refolded | None",
 ) -> AuditResult:
     crossed_sums, lost, unjudged = _of_crossings(crossed) if crossed is not None else ((), (), ())
-    broken = _counted(violations, "rule")
+    broken = _counted(violations, "rule", RULES)
     why = "ids of holders have served more than once"
     unproven = [*subject.gaps, *(Unproven(ledger, "transactions", why, 0) for ledger in read.reused)]
     return AuditResult(
@@ -223,7 +222,7 @@ def _result(
         crossings=crossed_sums,
         lost=lost,
         refused=() if refused is None else refusals.refused_sums(refused),
-        duplicates=_counted(again, "verdict"),
+        duplicates=_counted(again, "verdict", (*DUPLICATE_RULES, *DUPLICATE_VERDICTS)),
         violation_counts=broken,
         violations=_sample(violations) if violations is not None and broken else (),
         unproven=(*unproven, *unjudged),
@@ -247,10 +246,12 @@ def _balances(subject: Subject, read: _Read) -> list[Balance]:
 # --- to the driver --------------------------------------------------------------------------------
 
 
-def _counted(table: DataFrame | None, by: str) -> dict[str, int]:
+def _counted(table: DataFrame | None, by: str, order: Iterable[str]) -> dict[str, int]:
+    """How many rows there are of each, in this order."""
     if table is None:
         return {}
-    return {row[by]: row["count"] for row in table.groupBy(by).count().collect()}
+    counts = {row[by]: row["count"] for row in table.groupBy(by).count().collect()}
+    return {name: counts[name] for name in order if name in counts}
 
 
 def _sample(violations: DataFrame) -> tuple[Violation, ...]:

@@ -24,7 +24,7 @@ APPLIED: Final = ("release", "fail", "dead_letter", "discard")
 
 
 def stays(held: DataFrame) -> DataFrame:
-    """One row for each stay, of `walk.kept_steps`: kind, holder and name (of branches of Spark sinks),
+    """One row for each stay, of `Walked.steps`: kind, holder and name (of branches of Spark sinks),
     `entered`, `left` (null while it lasts), `left_time` and `end`: committed, applied, rolled back, other
     (lost, say), or held."""
     columns = {

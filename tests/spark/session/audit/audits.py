@@ -13,8 +13,8 @@ from postroom.spark.audit.ledgers import AuditedLedger, inspect_ledgers
 from postroom.spark.audit.result import AuditResult
 from postroom.spark.audit.run import audit
 from postroom.spark.audit.subject import subject_of
-from postroom.spark.audit.walk.blocks import of_rows
 from postroom.spark.audit.walk.columns import EVENT_COLUMNS
+from postroom.spark.audit.walk.packing import of_rows
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.ledger_source.record_batches import read_events, read_opening
 from postroom.spark.places.slices import plan

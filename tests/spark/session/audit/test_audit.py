@@ -28,8 +28,7 @@ from postroom.spark.audit.rules import (
 )
 from postroom.spark.audit.run import audit
 from postroom.spark.audit.subject import subject_of
-from postroom.spark.audit.walk import columns
-from postroom.spark.audit.walk.blocks import of_rows
+from postroom.spark.audit.walk.packing import of_rows
 from postroom.spark.audit.walk.walk import walk
 from tests.ledger.dropped_history import with_dropped_history
 from tests.ledger.ledger_maker import LedgerMaker
@@ -149,23 +148,23 @@ def test_ids_that_come_again_have_their_verdicts(result: AuditResult) -> None:
     assert result.duplicates["moved"] >= 1
 
 
-@pytest.mark.parametrize("fingerprints", [duplicates.MAX_FINGERPRINTS, 0])
+@pytest.mark.parametrize("numbers", [duplicates.MAX_NUMBERS, 0])
 def test_long_lanes_and_windows_are_walked_in_pieces(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fingerprints: int
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbers: int
 ) -> None:
     """What lies in different pieces is found as within one, be there few ids that come again or many."""
     monkeypatch.setattr(order, "BUCKET_BITS", 1)
     monkeypatch.setattr(duplicates, "BUCKET_BITS", 1)
-    monkeypatch.setattr(duplicates, "MAX_FINGERPRINTS", fingerprints)
+    monkeypatch.setattr(duplicates, "MAX_NUMBERS", numbers)
     (ledgers,) = inspect_ledgers([str(faulty(tmp_path / "faulty"))])
-    walked = walk(of_ledgers(spark, [ledgers])).persist()
+    walked = walk(of_ledgers(spark, [ledgers]))
     windows = [(ledgers.second.ledger_id, one.destination, one.size, one.since) for one in ledgers.windows]
     remembering = spark.createDataFrame(windows, duplicates.WINDOWS)
-    found = duplicates.duplicates(columns.lives(walked), remembering)
+    found = duplicates.duplicates(walked, remembering)
     assert found is not None
-    out_of_order = order.order_violations(columns.kept_steps(walked))
+    out_of_order = order.order_violations(walked.steps())
     broken = out_of_order.unionByName(duplicates.duplicate_violations(found)).collect()
-    walked.unpersist()
+    walked.blocks.unpersist()
     assert {(row["queue"], row["rule"]) for row in broken} == {
         (name, rule)
         for name, (_, expected) in FAULTS.items()
@@ -174,13 +173,20 @@ def test_long_lanes_and_windows_are_walked_in_pieces(
     assert len(broken) == len({row["queue"] for row in broken})
 
 
-def test_only_arrivals_whose_id_comes_again_are_put_in_order(spark: SparkSession) -> None:
-    rows = [("a", 1, "once"), ("a", 1, "twice"), ("a", 1, "twice"), ("a", 2, "once"), ("b", 1, "once")]
-    came = spark.createDataFrame(rows, "ledger_id string, queue_id long, message_id string")
-    found = duplicates.repeated(came)
-    assert found is not None
-    assert found.collect() == [("a", 1, "twice")] * 2
-    assert duplicates.repeated(came.where("message_id = 'once'")) is None
+def test_only_arrivals_whose_id_comes_again_are_put_in_order(spark: SparkSession, tmp_path: Path) -> None:
+    maker = LedgerMaker(tmp_path / "ids")
+    one, other = maker.queue("one"), maker.queue("other")
+    once, twice = maker.put(one, message_id=b"once"), maker.put(one, message_id=b"twice")
+    maker.put(other, message_id=b"once")
+    again = maker.put(one, message_id=b"twice")
+    maker.finish()
+    (ledger,) = inspect_ledgers([str(tmp_path / "ids")])
+    walked = walk(of_ledgers(spark, [ledger]))
+    numbers = walked.repeated_ids(10)
+    found = walked.lives(duplicates.took_one_of(numbers)).collect()
+    walked.blocks.unpersist()
+    assert once not in {row["serial"] for row in found}
+    assert sorted(row["serial"] for row in found) == [twice, again]
 
 
 def test_many_events_are_walked_in_more_parts_with_the_same_result(

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from postroom.spark.audit import crossings
 from postroom.spark.audit.ledgers import inspect_ledgers
 from postroom.spark.audit.rules import CROSSING_RULES
-from postroom.spark.audit.walk.blocks import of_rows
-from postroom.spark.audit.walk.columns import EVENT_COLUMNS, lives
+from postroom.spark.audit.walk.columns import EVENT_COLUMNS
+from postroom.spark.audit.walk.packing import of_rows
 from postroom.spark.audit.walk.walk import walk
 from tests.simulation.channels.runs import FAULTS, PAIRS, run_seed, run_with_fault
 from tests.spark.lived_ledgers import written
@@ -159,7 +159,7 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
     pq.write_table(pa.concat_tables(copies), path, coerce_timestamps="us")
     coverage = [(id, 1, None, FAR) for copy in copies for id in pc.unique(copy["ledger_id"]).to_pylist()]
     table = crossings.crossings(
-        lives(walk(of_rows(spark.read.parquet(str(path))))),
+        walk(of_rows(spark.read.parquet(str(path)))).lives(),
         spark.createDataFrame(coverage, crossings.COVERAGE),
     )
     verdicts: Verdicts = {}

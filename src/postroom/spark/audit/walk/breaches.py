@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from postroom.ledger.format.layout import Array
 from postroom.spark.audit.legal import is_legal
-from postroom.spark.audit.walk.columns import OF_BREACH
+from postroom.spark.audit.walk.columns import BREACHES
 from postroom.spark.audit.walk.moves import Move
 from postroom.spark.audit.walk.sorted_events import HIGHEST, NONE, SortedEvents
 from postroom.spark.tables import arrays
@@ -35,7 +35,7 @@ class Breaches:
     """Events that don't follow, by their numbers among the sorted ones."""
 
     rows: Array
-    columns: pa.StructArray
+    columns: pa.Table
 
 
 def breaches(steps: SortedEvents, bounds: Bounds) -> Breaches:
@@ -59,6 +59,7 @@ def breaches(steps: SortedEvents, bounds: Bounds) -> Breaches:
         pa.array(np.zeros(len(rows), np.int64), mask=~(is_open & is_illegal)[rows])
     )
     made = [
+        *steps.entry(rows),
         named.take(pa.array(broken[rows])),
         also,
         arrays.of_kind(before, pa.int64(), before == NONE),
@@ -66,7 +67,7 @@ def breaches(steps: SortedEvents, bounds: Bounds) -> Breaches:
         _details(steps, rows),
         pa.array(is_open[rows]),
     ]
-    return Breaches(rows, pa.StructArray.from_arrays(made, fields=list(OF_BREACH)))
+    return Breaches(rows, pa.Table.from_arrays(made, schema=BREACHES))
 
 
 def _rules(steps: SortedEvents) -> dict[str, Array]:

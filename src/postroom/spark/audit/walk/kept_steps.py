@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from postroom.ledger.format.layout import Array
-from postroom.spark.audit.walk.columns import OF_STEP
-from postroom.spark.audit.walk.sorted_events import NONE, SortedEvents, Word
+from postroom.spark.audit.walk.columns import STEPS
+from postroom.spark.audit.walk.sorted_events import ENTRY, NONE, SortedEvents, Word
 from postroom.spark.tables import arrays
 
 _WAITING: Final = ("put_unconfirmed", "delayed")
@@ -25,7 +25,7 @@ class KeptSteps:
     """Events by their numbers among the sorted ones, and how many of each kind there are."""
 
     rows: Array
-    columns: pa.StructArray
+    columns: pa.Table
     in_transactions: Array
     """Whether each of all events is such, and so on."""
     assigned: Array
@@ -39,8 +39,8 @@ def kept_steps(steps: SortedEvents) -> KeptSteps:
     waited = has_waited(steps)
     rows = np.flatnonzero(in_transactions | assigned | waited)
     made = _columns(steps, rows, waited)
-    columns = pa.StructArray.from_arrays([made[one.name] for one in OF_STEP], fields=list(OF_STEP))
-    return KeptSteps(rows, columns, in_transactions, assigned, waited)
+    columns = [*steps.entry(rows), *(made[name] for name in STEPS.names[len(ENTRY) :])]
+    return KeptSteps(rows, pa.Table.from_arrays(columns, schema=STEPS), in_transactions, assigned, waited)
 
 
 def has_waited(steps: SortedEvents) -> Array:
@@ -70,7 +70,7 @@ def _columns(steps: SortedEvents, rows: Array, waited: Array) -> dict[str, pa.Ar
     is_branch = steps.now(lambda move: move.holder_kind == "spark_branch")[rows]
     return {
         **{
-            name: arrays.of_kind(values, OF_STEP.field(name).type, values == NONE)
+            name: arrays.of_kind(values, STEPS.field(name).type, values == NONE)
             for name, values in numbers.items()
         },
         **{name: steps.word(name, now) for name in _WORDS},

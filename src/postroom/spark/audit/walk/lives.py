@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from postroom.ledger.format.layout import Array
-from postroom.spark.audit.walk.columns import FROM_ARRIVAL, OF_LIFE
+from postroom.spark.audit.walk.columns import FROM_ARRIVAL, LIVES
 from postroom.spark.audit.walk.moves import Move, Test
 from postroom.spark.audit.walk.sorted_events import HIGHEST, NONE, SortedEvents
 from postroom.spark.tables import arrays
@@ -49,7 +49,7 @@ def life_columns(steps: SortedEvents) -> Columns:
 
 
 def _of(values: Array, name: str, none: int) -> pa.Array:
-    return arrays.of_kind(values, OF_LIFE.field(name).type, values == none)
+    return arrays.of_kind(values, LIVES.field(name).type, values == none)
 
 
 def _lowest(steps: SortedEvents, name: str, test: Test) -> Array:
@@ -61,7 +61,7 @@ def _lowest(steps: SortedEvents, name: str, test: Test) -> Array:
 
 
 def _highest(steps: SortedEvents, name: str) -> pa.Array:
-    kind = OF_LIFE.field(name).type
+    kind = LIVES.field(name).type
     column = steps.events.column(name)
     if column.null_count == len(column):
         return pa.nulls(len(steps.groups), kind)

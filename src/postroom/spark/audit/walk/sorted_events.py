@@ -16,6 +16,8 @@ NONE: Final = -(1 << 63)
 
 HIGHEST: Final = (1 << 63) - 1
 
+ENTRY: Final = ("ledger_id", "serial", "queue_id", "queue")
+
 Word = Literal["from_state", "to_state", "holder_kind", "event", "outcome", "causes"]
 
 
@@ -102,6 +104,15 @@ class SortedEvents:
         """A column's texts in some rows; null where not ``where``."""
         places = pa.array(self.groups.order[rows], mask=None if where is None else ~where)
         return arrays.one(self.events.column(name)).take(places).cast(pa.string())
+
+    def entry(self, rows: Array) -> list[pa.Array]:
+        """The entry of some rows: the columns of `ENTRY`."""
+        return [
+            self.text("ledger_id", rows),
+            pa.array(self.number("serial")[rows]),
+            pa.array(self.number("queue_id")[rows]),
+            self.text("queue", rows),
+        ]
 
     # --- moves ------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from postroom.ledger.format.layout import Array
 from postroom.spark.audit.families import MOVE_EVENTS
 from postroom.spark.audit.walk.breaches import Bounds, Breaches
 from postroom.spark.audit.walk.columns import HIGHEST as HIGHEST_OF
-from postroom.spark.audit.walk.columns import OF_TOTAL, SUMS
+from postroom.spark.audit.walk.columns import LOWEST, SUMS, TOTALS
 from postroom.spark.audit.walk.kept_steps import KeptSteps
 from postroom.spark.audit.walk.lives import Columns
 from postroom.spark.audit.walk.moves import TRANSACTIONS, Move, Test
@@ -32,8 +32,8 @@ class Totals:
         self._of_entry: Final[Array] = of_entry.reshape(-1)
         self._of_event: Final[Array] = self._of_entry[steps.groups.of_sorted]
 
-    def columns(self, lives: Columns, kept: KeptSteps, found: Breaches) -> tuple[Columns, pa.StructArray]:
-        """The key of each queue with its name, and its sums."""
+    def table(self, lives: pa.Table, kept: KeptSteps, found: Breaches) -> pa.Table:
+        """Rows of `TOTALS`."""
         sums = {**self._of_events(), **self._of_lives(lives)}
         sums["in_transactions"] = self._events(kept.in_transactions)
         sums["assigned"] = self._events(kept.assigned)
@@ -41,11 +41,10 @@ class Totals:
         sums["breaches"] = np.bincount(self._of_event[found.rows], minlength=self._count)
         sums["refused"] = np.zeros(self._count, np.int64)
         made = {name: pa.array(sums[name].astype(np.int64)) for name in SUMS} | self._extremes()
-        names, of_events = self._names()
-        made["queue_of_events"] = of_events
+        made["queue"], made["queue_of_events"] = self._names()
         ledgers = pa.array(self._steps.ledgers.texts, pa.string()).take(pa.array(self._queues[0]))
-        key = {"ledger_id": ledgers, "queue_id": pa.array(self._queues[1]), "queue": names}
-        return key, pa.StructArray.from_arrays([made[one.name] for one in OF_TOTAL], fields=list(OF_TOTAL))
+        made |= {"ledger_id": ledgers, "queue_id": pa.array(self._queues[1])}
+        return pa.Table.from_arrays([made[name] for name in TOTALS.names], schema=TOTALS)
 
     @property
     def _count(self) -> int:
@@ -74,7 +73,7 @@ class Totals:
             found[f"early_ended_{name}"] = self._events(early & ends)
         return found
 
-    def _of_lives(self, lives: Columns) -> dict[str, Array]:
+    def _of_lives(self, lives: pa.Table) -> dict[str, Array]:
         steps = self._steps
         ends = steps.groups.ends
         serial = steps.number("serial")[ends]
@@ -83,10 +82,10 @@ class Totals:
             found: Array = steps.now(test)[ends]
             return found
 
-        arrival_events = arrays.codes(lives["arrival_event"])
+        arrival_events = arrays.codes(lives.column("arrival_event"))
         kin = last(lambda move: move.is_end and move.outcome in _KIN) | arrival_events.among(*MOVE_EVENTS)
-        crosses = last(_crosses) | arrays.valid(lives["origin_serial"])
-        stored = lives["stored"].fill_null(False).to_numpy(zero_copy_only=False)
+        crosses = last(_crosses) | arrays.valid(lives.column("origin_serial"))
+        stored = arrays.numbers(lives.column("stored"))
         found = {
             "entries": np.ones(len(ends), bool),
             "available": last(lambda move: move.to_state == "available"),
@@ -143,3 +142,47 @@ def _crosses(move: Move) -> bool:
     """It left by a channel, or a channel's batch has it."""
     forwarded = move.is_end and move.outcome == "forwarded"
     return forwarded or (move.holds and move.holder_kind == "channel_batch")
+
+
+def refused(events: pa.Table) -> pa.Table:
+    """Rows of `TOTALS` of messages that were refused, by ledger."""
+    ledgers = arrays.codes(events.column("ledger_id"))
+    counts = np.bincount(ledgers.numbers, minlength=len(ledgers.texts)).astype(np.int64)
+    zeros = pa.array(np.zeros(len(counts), np.int64))
+    made = dict.fromkeys(SUMS, zeros) | {
+        "ledger_id": pa.array(ledgers.texts, pa.string()),
+        "queue_id": zeros,
+        "refused": pa.array(counts),
+    }
+    columns = [made.get(field.name, pa.nulls(len(counts), field.type)) for field in TOTALS]
+    return pa.Table.from_arrays(columns, schema=TOTALS)
+
+
+def added(totals: pa.Table) -> pa.Table:
+    """One row for each queue."""
+    ledgers, queues = arrays.codes(totals.column("ledger_id")), arrays.numbers(totals.column("queue_id"))
+    pairs, which = np.unique(np.stack([ledgers.numbers, queues]), axis=1, return_inverse=True)
+    which, count = which.reshape(-1), len(pairs[0])
+    made = {
+        "ledger_id": pa.array(ledgers.texts, pa.string()).take(pa.array(pairs[0])),
+        "queue_id": pa.array(pairs[1].astype(np.int64)),
+    }
+    for name in ("queue", "queue_of_events"):
+        codes = arrays.codes(totals.column(name))
+        best = _merged(np.maximum, codes.numbers.astype(np.int64), which, count, -1)
+        made[name] = pa.array(codes.texts, pa.string()).take(pa.array(best, mask=best < 0))
+    for names, merge, none in (
+        (SUMS, np.add, 0),
+        (LOWEST, np.minimum, HIGHEST),
+        (HIGHEST_OF, np.maximum, NONE),
+    ):
+        for name in names:
+            found = _merged(merge, arrays.numbers(totals.column(name), none), which, count, none)
+            made[name] = pa.array(found, mask=None if merge is np.add else found == none)
+    return pa.Table.from_arrays([made[name] for name in TOTALS.names], schema=TOTALS)
+
+
+def _merged(merge: np.ufunc, values: Array, which: Array, count: int, none: int) -> Array:
+    found = np.full(count, none, np.int64)
+    merge.at(found, which, values)
+    return found

@@ -1,107 +1,142 @@
-"""The walk itself: events to rows of all kinds."""
+"""The walk itself: events to rows of all kinds, which Spark keeps as blocks."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from postroom.ledger.format.layout import Array
-from postroom.spark.audit.walk.blocks import Parted, events_in
-from postroom.spark.audit.walk.breaches import NO_BOUNDS, Bounds, breaches
-from postroom.spark.audit.walk.columns import (
-    BREACH,
-    LIFE,
-    OF_STEP,
-    OF_TOTAL,
-    REFUSAL,
-    STEP,
-    SUMS,
-    TOTAL,
-    WALKED,
+from postroom.spark.audit.walk import columns, ids, totals
+from postroom.spark.audit.walk.blocks import (
+    BLOCK_COLUMNS,
+    Batches,
+    Block,
+    batches_of,
+    cut,
+    mixed,
+    part_of,
+    tables_in,
+    whole,
 )
+from postroom.spark.audit.walk.breaches import NO_BOUNDS, Bounds, breaches
+from postroom.spark.audit.walk.columns import BREACHES, IDS, LIVES, REFUSALS, STEPS, TOTALS
 from postroom.spark.audit.walk.kept_steps import kept_steps
-from postroom.spark.audit.walk.lives import Columns, life_columns
+from postroom.spark.audit.walk.lives import life_columns
+from postroom.spark.audit.walk.packing import Parted, events_in, texts_mixed
 from postroom.spark.audit.walk.sorted_events import SortedEvents
-from postroom.spark.audit.walk.totals import Totals
 from postroom.spark.data_source.worker import in_task
 from postroom.spark.tables import arrays
 
-ROWS_A_BATCH: Final = 50_000
-"""So many rows go to Spark at a time."""
+Keep = Callable[[pa.Table], Array]
+"""Which of some rows are wanted."""
 
-Batches = Iterator[pa.RecordBatch]
+PARTS: Final = 4
 
 
-def walk(events: Parted, bounds: Bounds = NO_BOUNDS, parts: int = 4) -> DataFrame:
-    """Rows as `columns.WALKED` says, of the events of all ledgers, in so many parts."""
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """What came of a walk. Rows are taken out of their blocks by the queries that ask for them."""
+
+    blocks: DataFrame
+    parts: int
+
+    def lives(self, keep: Keep | None = None, names: Collection[str] = LIVES.names) -> DataFrame:
+        """One row an entry: what arrived, where it is now or how it ended, and when it was taken; of those
+        that are wanted, these columns."""
+        return self._rows(columns.LIFE, LIVES, keep, names)
+
+    def steps(self) -> DataFrame:
+        """The events that rules about holders and order go on with."""
+        return self._rows(columns.STEP, STEPS)
+
+    def breaches(self) -> DataFrame:
+        """The events that don't follow on the one before."""
+        return self._rows(columns.BREACH, BREACHES)
+
+    def refusals(self) -> DataFrame:
+        """The messages that were refused and whose senders had settled them."""
+        return self._rows(columns.REFUSAL, REFUSALS)
+
+    def totals(self) -> pa.Table:
+        """The sums of each queue."""
+
+        def add(batches: Batches) -> Batches:
+            some = [*tables_in(batches, TOTALS)]
+            if some:
+                yield from batches_of(whole(columns.TOTAL, totals.added(pa.concat_tables(some))))
+
+        rows = self._by_part(columns.TOTAL).mapInArrow(add, BLOCK_COLUMNS).select("block").collect()
+        found = [pa.RecordBatch.from_pydict({"block": [bytes(block) for (block,) in rows]})]
+        return pa.concat_tables([TOTALS.empty_table(), *tables_in(iter(found), TOTALS)])
+
+    def repeated_ids(self, most: int) -> Array:
+        """Numbers (`ids`) of ids that some destination may have taken more than once; so many of them."""
+
+        def count(batches: Batches) -> Batches:
+            some = [arrays.numbers(table.column(0)) for table in tables_in(batches, IDS)]
+            found = ids.repeated(np.concatenate(some)) if some else np.zeros(0, np.int64)
+            yield pa.RecordBatch.from_arrays([pa.array(found[:most])], names=["number"])
+
+        counted = self._by_part(columns.ID).mapInArrow(count, "number long")
+        return np.array([number for (number,) in counted.limit(most).collect()], np.int64)
+
+    def _by_part(self, kind: int) -> DataFrame:
+        return self.blocks.where(F.col("kind") == kind).repartitionById(self.parts, "part")
+
+    def _rows(
+        self, kind: int, schema: pa.Schema, keep: Keep | None = None, names: Collection[str] = ()
+    ) -> DataFrame:
+        wanted = [name for name in schema.names if not names or name in names]
+
+        def rows(batches: Batches) -> Batches:
+            for table in tables_in(batches, schema):
+                some = table if keep is None else table.filter(pa.array(keep(table)))
+                yield from some.select(wanted).to_batches()
+
+        struct = from_arrow_schema(pa.schema([schema.field(name) for name in wanted]))
+        return self.blocks.where(F.col("kind") == kind).mapInArrow(rows, struct)
+
+
+def walk(events: Parted, bounds: Bounds = NO_BOUNDS, parts: int = PARTS) -> Walked:
+    """Walk the events of all ledgers, in so many parts. Spark keeps what comes of it."""
 
     @in_task
     def walk_part(batches: Batches) -> Batches:
-        yield from walked(events_in(batches), bounds)
+        yield from batches_of(walked(events_in(batches), bounds, parts))
 
-    return events(parts).mapInArrow(walk_part, from_arrow_schema(WALKED))
+    return Walked(events(parts).mapInArrow(walk_part, BLOCK_COLUMNS).persist(), parts)
 
 
-def walked(events: pa.Table, bounds: Bounds) -> Batches:
+def walked(events: pa.Table, bounds: Bounds, parts: int) -> Iterator[Block]:
     """All that comes of the events of some entries, all of each."""
     of_entry = arrays.numbers(events.column("queue_id")) != 0
     if not of_entry.all():
-        yield from _refusals(events.filter(pa.array(~of_entry)))
+        refused = events.filter(pa.array(~of_entry))
+        rows = [arrays.one(refused.column(name)).cast(REFUSALS.field(name).type) for name in REFUSALS.names]
+        yield from whole(columns.REFUSAL, pa.Table.from_arrays(rows, schema=REFUSALS))
+        yield from _totals(totals.refused(refused), parts)
         events = events.filter(pa.array(of_entry))
     if not len(events):
         return
     steps = SortedEvents(events)
-    lives = life_columns(steps)
+    made = life_columns(steps)
+    lives = pa.Table.from_arrays([made[name] for name in LIVES.names], schema=LIVES)
     kept, found = kept_steps(steps), breaches(steps, bounds)
-    of_queue, totals = Totals(steps, bounds).columns(lives, kept, found)
-    yield from _batches(LIFE, lives)
-    yield from _batches(STEP, _of_events(steps, kept.rows) | {"step": kept.columns})
-    yield from _batches(BREACH, _of_events(steps, found.rows) | {"breach": found.columns})
-    yield from _batches(TOTAL, of_queue | {"total": totals})
+    yield from whole(columns.LIFE, lives)
+    yield from whole(columns.STEP, kept.columns)
+    yield from whole(columns.BREACH, found.columns)
+    yield from _totals(totals.Totals(steps, bounds).table(lives, kept, found), parts)
+    numbers = ids.id_numbers(lives.filter(pa.array(ids.took_id(lives))))
+    of_ids = pa.Table.from_arrays([pa.array(numbers.view(np.int64))], schema=IDS)
+    yield from cut(columns.ID, of_ids, part_of(numbers, parts), parts)
 
 
-def _of_events(steps: SortedEvents, rows: Array) -> Columns:
-    return {
-        "ledger_id": steps.text("ledger_id", rows),
-        "serial": pa.array(steps.number("serial")[rows]),
-        "queue_id": pa.array(steps.number("queue_id")[rows]),
-        "queue": steps.text("queue", rows),
-    }
-
-
-def _refusals(events: pa.Table) -> Batches:
-    """Rows of messages that were refused, and how many of each ledger: of no queue."""
-    step = {name: pa.nulls(len(events), kind.type) for name, kind in zip(OF_STEP.names, OF_STEP, strict=True)}
-    step |= {name: arrays.one(events.column(name)) for name in ("position", "time", "holder")}
-    yield from _batches(
-        REFUSAL,
-        {
-            "ledger_id": arrays.one(events.column("ledger_id")),
-            "reason": arrays.one(events.column("reason")),
-            "step": pa.StructArray.from_arrays(list(step.values()), fields=list(OF_STEP)),
-        },
-    )
-    ledgers = arrays.codes(events.column("ledger_id"))
-    counts = np.bincount(ledgers.numbers, minlength=len(ledgers.texts)).astype(np.int64)
-    nothing = pa.array(np.zeros(len(counts), np.int64))
-    sums = {
-        name: nothing if name in SUMS else pa.nulls(len(counts), OF_TOTAL.field(name).type)
-        for name in OF_TOTAL.names
-    }
-    sums["refused"] = pa.array(counts)
-    of_ledgers = {"ledger_id": pa.array(ledgers.texts, pa.string()), "queue_id": nothing}
-    total = pa.StructArray.from_arrays(list(sums.values()), fields=list(OF_TOTAL))
-    yield from _batches(TOTAL, of_ledgers | {"total": total})
-
-
-def _batches(kind: int, columns: Columns) -> Batches:
-    """Rows of a kind, the columns of other kinds null."""
-    count = len(columns["ledger_id"])
-    if not count:
-        return
-    made = {"kind": pa.array(np.full(count, kind, np.int32)), **columns}
-    whole = [made[field.name] if field.name in made else pa.nulls(count, field.type) for field in WALKED]
-    yield from pa.Table.from_arrays(whole, schema=WALKED).to_batches(ROWS_A_BATCH)
+def _totals(found: pa.Table, parts: int) -> Iterator[Block]:
+    queues = arrays.numbers(found.column("queue_id"))
+    part = part_of(mixed(texts_mixed(found.column("ledger_id")), queues), parts)
+    yield from cut(columns.TOTAL, found, part, parts)
