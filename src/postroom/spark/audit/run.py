@@ -157,17 +157,19 @@ def _of_entries(read: _Read) -> list[DataFrame]:
     # been made since the look
     carried_through = by_ledger(read.counted.of_ledgers("carried_through"))
     last_time = F.timestamp_micros(by_ledger(read.counted.of_ledgers("last_time_us")))
-    walked, steps = read.walked, read.walked.steps()
-    held = steps.where(~F.col("ledger_id").isin(*read.reused)) if read.reused else steps
+    walked, known = read.walked, F.lit(True)
+    if read.reused:
+        known = ~F.col("ledger_id").isin(*read.reused)
+    by_holder = transactions.holder_check(read.counted.of_ledgers("last_time_us"), read.reused)
     rules: list[tuple[str, Callable[[], DataFrame]]] = [
         ("breaches", lambda: sequences.sequence_violations(walked.breaches(), carried_through)),
         ("kin", lambda: families.child_violations(walked.lives(families.has_kin))),
         ("returned", lambda: families.return_violations(walked.lives(families.in_return))),
         ("stored_lost", lambda: families.loss_violations(walked.lives(families.is_lost))),
-        ("in_transactions", lambda: transactions.transaction_violations(held, last_time)),
-        ("in_transactions", lambda: transactions.batch_violations(held, last_time)),
-        ("assigned", lambda: transactions.assignment_violations(held)),
-        ("waited", lambda: order.order_violations(steps)),
+        ("stays", lambda: walked.by_holder(by_holder, SCHEMA)),
+        ("of_sinks", lambda: transactions.batch_violations(walked.stays_of_sinks().where(known), last_time)),
+        ("assigned", lambda: transactions.assignment_violations(walked.assignments().where(known))),
+        ("waited", lambda: order.order_violations(walked.waits())),
     ]
     return [made() for what, made in rules if read.total(what)]
 

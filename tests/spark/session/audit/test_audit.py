@@ -162,7 +162,7 @@ def test_long_lanes_and_windows_are_walked_in_pieces(
     remembering = spark.createDataFrame(windows, duplicates.WINDOWS)
     found = duplicates.duplicates(walked, remembering)
     assert found is not None
-    out_of_order = order.order_violations(walked.steps())
+    out_of_order = order.order_violations(walked.waits())
     broken = out_of_order.unionByName(duplicates.duplicate_violations(found)).collect()
     walked.blocks.unpersist()
     assert {(row["queue"], row["rule"]) for row in broken} == {

@@ -11,6 +11,7 @@ from postroom.spark.audit.legal import is_legal
 from postroom.spark.audit.walk.columns import BREACHES
 from postroom.spark.audit.walk.moves import Move
 from postroom.spark.audit.walk.sorted_events import HIGHEST, NONE, SortedEvents
+from postroom.spark.audit.walk.stays import Found
 from postroom.spark.tables import arrays
 
 ILLEGAL: Final = "illegal transition"
@@ -30,15 +31,7 @@ class Bounds:
 NO_BOUNDS: Final = Bounds()
 
 
-@dataclass(frozen=True, slots=True)
-class Breaches:
-    """Events that don't follow, by their numbers among the sorted ones."""
-
-    rows: Array
-    columns: pa.Table
-
-
-def breaches(steps: SortedEvents, bounds: Bounds) -> Breaches:
+def breaches(steps: SortedEvents, bounds: Bounds) -> Found:
     """Every event that doesn't follow on the one before it; of several rules that it breaks, the first
     counts.
 
@@ -67,7 +60,7 @@ def breaches(steps: SortedEvents, bounds: Bounds) -> Breaches:
         _details(steps, rows),
         pa.array(is_open[rows]),
     ]
-    return Breaches(rows, pa.Table.from_arrays(made, schema=BREACHES))
+    return Found(rows, pa.Table.from_arrays(made, schema=BREACHES))
 
 
 def _rules(steps: SortedEvents) -> dict[str, Array]:

@@ -10,14 +10,16 @@ from postroom.spark.ledger_source.state_names import OUTCOMES
 
 EVENT: Final = 0
 LIFE: Final = 1
-STEP: Final = 2
-BREACH: Final = 3
-TOTAL: Final = 4
-REFUSAL: Final = 5
-ID: Final = 6
-"""The kinds of rows: an event; what became of an entry; an event of which more is to be found out; one that
-doesn't follow; sums of a queue; a message that was refused and whose sender had settled it, which is no
-entry; a number for an id that a queue took."""
+STAY: Final = 2
+ASSIGNMENT: Final = 3
+WAIT: Final = 4
+BREACH: Final = 5
+TOTAL: Final = 6
+REFUSAL: Final = 7
+ID: Final = 8
+"""The kinds of rows: an event; what became of an entry; an entry in the hands of a transaction or batch, or
+of a Spark subscription; one that had to wait; an event that doesn't follow; sums of a queue; a message that
+was refused and whose sender had settled it, which is no entry; a number for an id that a queue took."""
 
 FROM_ARRIVAL: Final = (
     *("producer_id", "message_id", "stored", "adverse", "body_bytes", "creation"),
@@ -38,23 +40,32 @@ _TEXT: Final = pa.string()
 
 _ENTRY: Final = (("ledger_id", _TEXT), ("serial", _LONG), ("queue_id", _LONG), ("queue", _TEXT))
 
-STEPS: Final = pa.schema(
+STAYS: Final = pa.schema(
     [
         *_ENTRY,
-        *((name, EVENTS_SCHEMA.field(name).type) for name in ("epoch", "position", "ordinal", "time")),
-        *((name, _TEXT) for name in ("event", "from_state", "to_state", "outcome", "holder_kind")),
-        *(("holder_id", _LONG), ("holder", _TEXT), ("is_last", pa.bool_()), ("has_waited", pa.bool_())),
-        *((f"before_{name}", _LONG) for name in ("epoch", "position", "ordinal", "holder_id")),
-        *((f"before_{name}", _TEXT) for name in ("event", "to_state", "causes", "holder_kind")),
-        *(("sender", _LONG), ("rank", _LONG), ("birth", TIMESTAMP)),
-        *(("entered", _LONG), ("entered_before", _LONG)),
+        *(("kind", _TEXT), ("holder", _LONG), ("name", _TEXT), ("entered", _LONG), ("left", _LONG)),
+        *(("left_time", TIMESTAMP), ("end", _TEXT)),
+    ]
+)
+"""A stay is an entry in the hands of one transaction, XA branch or batch: from the event that took it to the
+one that gave it up, ``left`` (null while it lasts), and how it ended (`stays.ENDS`). Only branches of Spark
+sinks have a name."""
+
+ASSIGNMENTS: Final = pa.schema(
+    [*_ENTRY, ("holder", _LONG), ("entered", _LONG), ("left", _LONG), ("is_confirmed", pa.bool_())]
+)
+"""The same of a Spark subscription."""
+
+WAITS: Final = pa.schema(
+    [
+        *_ENTRY,
+        *(("epoch", _LONG), ("position", _LONG), ("ordinal", _LONG), ("event", _TEXT), ("from_state", _TEXT)),
+        *((f"before_{name}", _LONG) for name in ("epoch", "position", "ordinal")),
+        *(("before_causes", _TEXT), ("sender", _LONG), ("rank", _LONG), ("birth", TIMESTAMP)),
     ]
 )
 """``before_…``: of the event before of that entry; ``sender``, ``rank`` and ``birth``: producer, priority and
-due time of its first event; ``entered``: where the transaction or batch that holds it after the event took
-it, ``entered_before``: the same of the one that held it before; ``has_waited``: it becomes available for the
-first time, and wasn't so on arrival. Of holders only branches of Spark sinks are named, and who sent what
-was refused."""
+due time of its first event."""
 
 BREACHES: Final = pa.schema(
     [
@@ -72,11 +83,11 @@ EARLY_ENDED: Final = tuple(f"early_{name}" for name in ENDED)
 SUMS: Final = (
     *("events", "arrivals", *ENDED, "early_events", "early_arrivals", *EARLY_ENDED),
     *("entries", "held", "available", "delayed", "unconfirmed", "in_transit", "seen"),
-    *("crossing", "kin", "returned", "stored_lost", "in_transactions", "assigned", "waited", "breaches"),
+    *("crossing", "kin", "returned", "stored_lost", "stays", "of_sinks", "assigned", "waited", "breaches"),
     "refused",
 )
 """Numbers of a queue's events and entries. ``early_…``: up to the checkpoint that the ledger opens from;
-``kin``: made of others, or others were made of them; ``in_transactions``, ``assigned``, ``waited``: steps;
+``kin``: made of others, or others were made of them; ``of_sinks``: stays with branches of Spark sinks;
 ``refused``: of no queue."""
 
 LOWEST: Final = ("first_time_us",)

@@ -10,6 +10,9 @@ from postroom.spark.ledger_source.state_names import HELD_STATES
 TRANSACTIONS: Final = ("local_transaction", "xa_branch", "xa_prepared", "channel_batch", "spark_branch")
 """Holders that decide about all that they hold at once."""
 
+BRANCH: Final = "spark_branch"
+"""Of them, a branch of a Spark sink."""
+
 SUBSCRIPTION: Final = "spark_subscription"
 """The holder that confirms all that it was given up to a position."""
 

@@ -16,8 +16,6 @@ NONE: Final = -(1 << 63)
 
 HIGHEST: Final = (1 << 63) - 1
 
-ENTRY: Final = ("ledger_id", "serial", "queue_id", "queue")
-
 Word = Literal["from_state", "to_state", "holder_kind", "event", "outcome", "causes"]
 
 
@@ -106,7 +104,7 @@ class SortedEvents:
         return arrays.one(self.events.column(name)).take(places).cast(pa.string())
 
     def entry(self, rows: Array) -> list[pa.Array]:
-        """The entry of some rows: the columns of `ENTRY`."""
+        """The entry of some rows: ledger_id, serial, queue_id, queue."""
         return [
             self.text("ledger_id", rows),
             pa.array(self.number("serial")[rows]),

@@ -1,5 +1,6 @@
 """Sums of the events and entries of each queue: of one task's, to be added up."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -7,15 +8,15 @@ import pyarrow as pa
 
 from postroom.ledger.format.layout import Array
 from postroom.spark.audit.families import MOVE_EVENTS
-from postroom.spark.audit.walk.breaches import Bounds, Breaches
+from postroom.spark.audit.walk.breaches import Bounds
 from postroom.spark.audit.walk.columns import HIGHEST as HIGHEST_OF
 from postroom.spark.audit.walk.columns import LOWEST, SUMS, TOTALS
-from postroom.spark.audit.walk.kept_steps import KeptSteps
 from postroom.spark.audit.walk.lives import Columns
 from postroom.spark.audit.walk.moves import TRANSACTIONS, Move, Test
 from postroom.spark.audit.walk.sorted_events import HIGHEST, NONE, SortedEvents
 from postroom.spark.ledger_source.state_names import OUTCOMES
 from postroom.spark.tables import arrays
+from postroom.spark.tables.groups import Rank, group
 
 _KIN: Final = frozenset(MOVE_EVENTS.values())
 
@@ -27,18 +28,17 @@ class Totals:
         self._steps: Final = steps
         self._bounds: Final = bounds
         starts = steps.groups.starts
-        pairs = np.stack([steps.ledger[starts], steps.number("queue_id")[starts]])
-        self._queues, of_entry = np.unique(pairs, axis=1, return_inverse=True)
-        self._of_entry: Final[Array] = of_entry.reshape(-1)
+        ledgers, queues = steps.ledger[starts], steps.number("queue_id")[starts]
+        by_queue = group([ledgers, queues], Rank(np.arange(len(starts)), None))
+        self._queues: Final = (ledgers[by_queue.first], queues[by_queue.first])
+        self._of_entry: Final[Array] = by_queue.of_row
         self._of_event: Final[Array] = self._of_entry[steps.groups.of_sorted]
 
-    def table(self, lives: pa.Table, kept: KeptSteps, found: Breaches) -> pa.Table:
-        """Rows of `TOTALS`."""
+    def table(self, lives: pa.Table, events: Mapping[str, Array]) -> pa.Table:
+        """Rows of `TOTALS`; ``events``: those of each kind that is counted, by their numbers."""
         sums = {**self._of_events(), **self._of_lives(lives)}
-        sums["in_transactions"] = self._events(kept.in_transactions)
-        sums["assigned"] = self._events(kept.assigned)
-        sums["waited"] = self._events(kept.has_waited)
-        sums["breaches"] = np.bincount(self._of_event[found.rows], minlength=self._count)
+        for name, rows in events.items():
+            sums[name] = np.bincount(self._of_event[rows], minlength=self._count)
         sums["refused"] = np.zeros(self._count, np.int64)
         made = {name: pa.array(sums[name].astype(np.int64)) for name in SUMS} | self._extremes()
         made["queue"], made["queue_of_events"] = self._names()
@@ -161,11 +161,11 @@ def refused(events: pa.Table) -> pa.Table:
 def added(totals: pa.Table) -> pa.Table:
     """One row for each queue."""
     ledgers, queues = arrays.codes(totals.column("ledger_id")), arrays.numbers(totals.column("queue_id"))
-    pairs, which = np.unique(np.stack([ledgers.numbers, queues]), axis=1, return_inverse=True)
-    which, count = which.reshape(-1), len(pairs[0])
+    by_queue = group([ledgers.numbers, queues], Rank(np.arange(len(queues)), None))
+    which, count = by_queue.of_row, len(by_queue)
     made = {
-        "ledger_id": pa.array(ledgers.texts, pa.string()).take(pa.array(pairs[0])),
-        "queue_id": pa.array(pairs[1].astype(np.int64)),
+        "ledger_id": pa.array(ledgers.texts, pa.string()).take(pa.array(ledgers.numbers[by_queue.first])),
+        "queue_id": pa.array(queues[by_queue.first]),
     }
     for name in ("queue", "queue_of_events"):
         codes = arrays.codes(totals.column(name))

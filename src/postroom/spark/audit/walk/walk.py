@@ -24,11 +24,22 @@ from postroom.spark.audit.walk.blocks import (
     whole,
 )
 from postroom.spark.audit.walk.breaches import NO_BOUNDS, Bounds, breaches
-from postroom.spark.audit.walk.columns import BREACHES, IDS, LIVES, REFUSALS, STEPS, TOTALS
-from postroom.spark.audit.walk.kept_steps import kept_steps
+from postroom.spark.audit.walk.columns import (
+    ASSIGNMENTS,
+    BREACHES,
+    IDS,
+    LIVES,
+    REFUSALS,
+    STAYS,
+    TOTALS,
+    WAITS,
+)
 from postroom.spark.audit.walk.lives import life_columns
+from postroom.spark.audit.walk.moves import BRANCH
 from postroom.spark.audit.walk.packing import Parted, events_in, texts_mixed
 from postroom.spark.audit.walk.sorted_events import SortedEvents
+from postroom.spark.audit.walk.stays import assignments, stays
+from postroom.spark.audit.walk.waits import waits
 from postroom.spark.data_source.worker import in_task
 from postroom.spark.tables import arrays
 
@@ -50,9 +61,28 @@ class Walked:
         that are wanted, these columns."""
         return self._rows(columns.LIFE, LIVES, keep, names)
 
-    def steps(self) -> DataFrame:
-        """The events that rules about holders and order go on with."""
-        return self._rows(columns.STEP, STEPS)
+    def stays_of_sinks(self) -> DataFrame:
+        """The stays of entries with branches of Spark sinks."""
+        return self._rows(columns.STAY, STAYS, lambda held: arrays.codes(held.column("kind")).among(BRANCH))
+
+    def by_holder(self, check: Callable[[pa.Table], pa.Table], schema: str) -> DataFrame:
+        """What is found of stays, where all of a holder are together."""
+
+        @in_task
+        def checked(batches: Batches) -> Batches:
+            held = [*tables_in(batches, STAYS)]
+            if held:
+                yield from check(pa.concat_tables(held)).to_batches()
+
+        return self._by_part(columns.STAY).mapInArrow(checked, schema)
+
+    def assignments(self) -> DataFrame:
+        """The stays of entries with Spark subscriptions."""
+        return self._rows(columns.ASSIGNMENT, ASSIGNMENTS)
+
+    def waits(self) -> DataFrame:
+        """The events by which entries that had to wait become available for the first time."""
+        return self._rows(columns.WAIT, WAITS)
 
     def breaches(self) -> DataFrame:
         """The events that don't follow on the one before."""
@@ -126,14 +156,31 @@ def walked(events: pa.Table, bounds: Bounds, parts: int) -> Iterator[Block]:
     steps = SortedEvents(events)
     made = life_columns(steps)
     lives = pa.Table.from_arrays([made[name] for name in LIVES.names], schema=LIVES)
-    kept, found = kept_steps(steps), breaches(steps, bounds)
+    held, assigned, waited, broken = (
+        stays(steps),
+        assignments(steps),
+        waits(steps),
+        breaches(steps, bounds),
+    )
     yield from whole(columns.LIFE, lives)
-    yield from whole(columns.STEP, kept.columns)
-    yield from whole(columns.BREACH, found.columns)
-    yield from _totals(totals.Totals(steps, bounds).table(lives, kept, found), parts)
+    yield from _by_holder(held.table, parts)
+    yield from whole(columns.ASSIGNMENT, assigned.table)
+    yield from whole(columns.WAIT, waited.table)
+    yield from whole(columns.BREACH, broken.table)
+    of_sinks = arrays.codes(held.table.column("kind")).among(BRANCH)
+    counted = {"stays": held.rows, "of_sinks": held.rows[of_sinks], "assigned": assigned.rows}
+    counted |= {"waited": waited.rows, "breaches": broken.rows}
+    yield from _totals(totals.Totals(steps, bounds).table(lives, counted), parts)
     numbers = ids.id_numbers(lives.filter(pa.array(ids.took_id(lives))))
     of_ids = pa.Table.from_arrays([pa.array(numbers.view(np.int64))], schema=IDS)
     yield from cut(columns.ID, of_ids, part_of(numbers, parts), parts)
+
+
+def _by_holder(held: pa.Table, parts: int) -> Iterator[Block]:
+    if len(held):
+        ledgers = texts_mixed(held.column("ledger_id"))
+        holders = arrays.numbers(held.column("holder"))
+        yield from cut(columns.STAY, held, part_of(mixed(ledgers, holders), parts), parts)
 
 
 def _totals(found: pa.Table, parts: int) -> Iterator[Block]:
