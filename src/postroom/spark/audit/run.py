@@ -26,6 +26,7 @@ from postroom.spark.audit import (
     transactions,
 )
 from postroom.spark.audit.counts import Counted, counted
+from postroom.spark.audit.frames import frame, violation_frame
 from postroom.spark.audit.result import (
     MAX_SHOWN,
     RESULT_FILE,
@@ -34,7 +35,7 @@ from postroom.spark.audit.result import (
     Unproven,
     Violation,
 )
-from postroom.spark.audit.rows import COLUMNS, SCHEMA
+from postroom.spark.audit.rows import SCHEMA
 from postroom.spark.audit.rules import CROSSING_VERDICTS, DUPLICATE_RULES, DUPLICATE_VERDICTS, RULES
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Balance
@@ -52,11 +53,11 @@ MAX_LOST: Final = 200
 """So many messages that a channel lost are named; all are in the table `crossings`."""
 
 EVENTS_A_TASK: Final = 200_000
-"""So many events a task sorts and walks: with their columns about 100 MB, so that two tasks needn't spill in
-a heap of 1 GB."""
+"""So many events a task sorts and walks, in the memory of its Python process: about 100 MB with their columns
+and with what comes of them."""
 
 MAX_TASKS: Final = 10_000
-"""More would cost more by their number than they save."""
+"""More would cost more by their number than they save; from 2 billion events on each has more of them."""
 
 HOLDER_IDS: Final = 0x7FFF_FFFF
 """Above this the ids of holders may serve a second time; transactions can't be told apart then."""
@@ -181,7 +182,7 @@ def _again(spark: SparkSession, subject: Subject, read: _Read) -> DataFrame | No
         for ledger, some in subject.windows.items()
         for window in some
     ]
-    remembering = spark.createDataFrame(windows, duplicates.WINDOWS) if windows else None
+    remembering = frame(spark, windows, duplicates.WINDOWS) if windows else None
     found = duplicates.duplicates(read.walked, remembering)
     return None if found is None else found.persist()
 
@@ -194,7 +195,7 @@ def _crossed(spark: SparkSession, subject: Subject, read: _Read) -> DataFrame | 
     rows = [
         (one.ledger_id, one.first_position, times.get(one.ledger_id), one.first_look) for one in subject.cuts
     ]
-    made = spark.createDataFrame(rows, "ledger_id string, first_position long, us long, first_look long")
+    made = frame(spark, rows, "ledger_id string, first_position long, us long, first_look long")
     coverage = made.withColumn("first_time", F.timestamp_micros("us")).drop("us")
     elsewhere = subject.elsewhere if len(subject.cuts) > 1 else None
     entries = read.walked.lives(names=crossings.OF_ENTRIES)
@@ -264,12 +265,6 @@ def _sample(violations: DataFrame) -> tuple[Violation, ...]:
     return tuple(Violation(**{**row, "positions": tuple(row["positions"])}) for row in rows)
 
 
-def violation_frame(spark: SparkSession, rows: Sequence[Violation]) -> DataFrame:
-    """Violations that were found on the driver, as the others are."""
-    made = [tuple(getattr(row, name) for name in COLUMNS) for row in rows]
-    return spark.createDataFrame([(*row[:5], list(row[5]), row[6]) for row in made], SCHEMA)
-
-
 def _of_crossings(
     crossed: DataFrame,
 ) -> tuple[tuple[CrossingSums, ...], tuple[str, ...], tuple[Unproven, ...]]:
@@ -299,7 +294,7 @@ def write(spark: SparkSession, found: Found, out: Path) -> None:
         "violations": _or_empty(spark, found.violations, SCHEMA),
         "conservation": conservation_frame(spark, result),
         "duplicates": _or_empty(spark, found.duplicates, duplicates.SCHEMA),
-        "unproven": spark.createDataFrame(unproven, UNPROVEN_SCHEMA),
+        "unproven": frame(spark, unproven, UNPROVEN_SCHEMA),
         "crossings": found.crossings,
         "refused": found.refused,
     }
@@ -314,7 +309,7 @@ def write(spark: SparkSession, found: Found, out: Path) -> None:
 
 
 def _or_empty(spark: SparkSession, table: DataFrame | None, schema: str) -> DataFrame:
-    return spark.createDataFrame([], schema) if table is None else table
+    return frame(spark, [], schema) if table is None else table
 
 
 def conservation_frame(spark: SparkSession, result: AuditResult) -> DataFrame:
@@ -330,4 +325,4 @@ def conservation_frame(spark: SparkSession, result: AuditResult) -> DataFrame:
         tuple(one.outcomes[name] if name in one.outcomes else getattr(one, name) for name in names)
         for one in (*result.managers, *result.queues)
     ]
-    return spark.createDataFrame(rows, schema)
+    return frame(spark, rows, schema)
