@@ -11,7 +11,7 @@ from uuid import UUID
 
 from postroom.ledger.format.block import Group
 from postroom.model.codes import Event, HolderKind, Outcome, State
-from postroom.spark.audit.sequences import legal_rows
+from postroom.spark.audit.legal import legal_rows
 from tests.ledger.ledger_maker import STEP_US, LedgerMaker
 
 SENDER = UUID("0195f2a0-0000-7000-8000-0000000000b7")

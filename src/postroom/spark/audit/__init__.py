@@ -4,8 +4,8 @@ fails.
 - `result`: what was found, as plain values (no Spark); `rules`: every rule and verdict by name; `sums`: the
   arithmetic of conservation (no Spark)
 - `ledgers`: what of each ledger is audited (no Spark); `subject`: all of it together
-- `steps`: each event beside the one before it, and each entry's life; of these, pure functions from DataFrame
-  to DataFrame: `sequences`, `families`, `transactions`, `order`, `duplicates`, `counts`, `crossings`
+- `reading`: the events of ledgers; `walk`: each entry's events in their order, walked once, which gives all
+  that follows its rows: `sequences`, `families`, `transactions`, `order`, `duplicates`, `counts`, `crossings`
 - `tables`: the same of a pipeline's tables, which are folded anew; `run`: all rules in one; `command` and
   `show`: what ``postroom audit`` does and prints
 

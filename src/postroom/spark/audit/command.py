@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from postroom.spark.audit.ledgers import inspect_ledgers
+from postroom.spark.audit.reading import of_ledgers
 from postroom.spark.audit.result import RESULT_FILE, AuditResult
-from postroom.spark.audit.run import Print, audit, events_of, write
+from postroom.spark.audit.run import Print, audit, write
 from postroom.spark.audit.subject import Subject, subject_of
+from postroom.spark.audit.walk.packing import Parted, of_rows
 
 if TYPE_CHECKING:
     from postroom.spark.audit.tables import Refolded
@@ -45,7 +47,7 @@ def run_audit(options: AuditOptions, session: Session, show: Print = lambda word
     subject = subject_of(ledgers, options.elsewhere)
     _show_cuts(subject, show)
     with session(subject.records) as spark:
-        return _finish(spark, options, subject, events_of(spark, ledgers, options.token), show)
+        return _finish(spark, options, subject, of_ledgers(spark, ledgers, options.token), show)
 
 
 def _of_tables(options: AuditOptions, root: str, session: Session, show: Print) -> AuditResult:
@@ -55,7 +57,7 @@ def _of_tables(options: AuditOptions, root: str, session: Session, show: Print) 
     subject = tables.subject_of_tables(found, options.elsewhere)
     _show_cuts(subject, show)
     with session(subject.records) as spark:
-        events = tables.events_of_tables(spark, found, subject)
+        events = of_rows(tables.events_of_tables(spark, found, subject))
         return _finish(spark, options, subject, events, show, tables.refold(spark, found))
 
 
@@ -63,7 +65,7 @@ def _finish(
     spark: SparkSession,
     options: AuditOptions,
     subject: Subject,
-    events: DataFrame,
+    events: Parted,
     show: Print,
     folded: "Refolded | None" = None,
 ) -> AuditResult:

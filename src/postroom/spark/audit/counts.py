@@ -1,77 +1,68 @@
-"""What conservation compares, per queue: arrivals and ends counted from events, holdings from entries.
+"""What conservation compares, per queue: arrivals and ends counted from events, holdings from entries; and
+what is known of a ledger from all its queues.
 
 One row a queue comes to the driver; everything that grows with the messages is counted where it lies.
 """
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow as pa
 
-from postroom.spark.audit.rows import Position, is_arrival, is_end
-from postroom.spark.audit.steps import TRANSACTIONS
 from postroom.spark.audit.sums import QueueCounts
-from postroom.spark.ledger_source.state_names import HELD_STATES, OUTCOMES
+from postroom.spark.audit.walk.columns import EARLY_ENDED, ENDED, HIGHEST, LOWEST, SUMS
 
-KEY: Final = ["ledger_id", "queue_id"]
+NO_QUEUE: Final = 0
+"""The id of what is counted of no queue."""
 
-NUMBERS: Final = (
-    *("arrivals", "early_arrivals", "early_events", "held"),
-    *("available", "delayed", "unconfirmed", "in_transit", "seen"),
-)
+_COUNTED: Final = [one.name for one in fields(QueueCounts) if one.name in SUMS]
 
 
-def queue_counts(
-    stepped: DataFrame, entries: DataFrame, first_position: Position, checkpoint_position: Position
-) -> list[QueueCounts]:
-    """The counts of every queue that there is a trace of.
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The counts of every queue that there is a trace of, and those of each ledger by name: sums, first and
+    last times, highest ids."""
 
-    `entries` are `steps.lives` of the same events; what happened up to `checkpoint_position` (null: there is
-    none) is counted once more by itself.
-    """
-    of_entries = _from_entries(entries, first_position)
-    both = _from_events(stepped, checkpoint_position).join(of_entries, KEY, "full")
-    return [_counts(row) for row in both.collect()]
+    queues: list[QueueCounts]
+    ledgers: Mapping[str, Mapping[str, int | None]]
 
+    def total(self, *names: str) -> int:
+        """All of these sums, of all ledgers."""
+        return sum(one[name] or 0 for one in self.ledgers.values() for name in names)
 
-def _from_events(stepped: DataFrame, checkpoint_position: Position) -> DataFrame:
-    covered = F.coalesce(F.col("position") <= checkpoint_position, F.lit(False))
-    ends = [is_end() & (F.col("outcome") == name) for name in OUTCOMES]
-    return (
-        stepped.where(~F.col("is_carried"))
-        .groupBy(*KEY)
-        .agg(
-            F.max("queue").alias("queue"),
-            F.count_if(is_arrival()).alias("arrivals"),
-            F.array(*(F.count_if(end) for end in ends)).alias("ended"),
-            F.count_if(covered & is_arrival()).alias("early_arrivals"),
-            F.array(*(F.count_if(covered & end) for end in ends)).alias("early_ended"),
-            F.count_if(covered).alias("early_events"),
-        )
-    )
+    def of_ledgers(self, name: str) -> dict[str, int | None]:
+        """One number of each ledger."""
+        return {ledger: one[name] for ledger, one in self.ledgers.items()}
 
 
-def _from_entries(entries: DataFrame, first_position: Position) -> DataFrame:
-    state, kind = F.col("state"), F.coalesce("holder_kind", F.lit(""))
-    is_held = state.isin(*HELD_STATES)
-    return entries.groupBy(*KEY).agg(
-        F.max("queue").alias("queue_of_entries"),
-        F.count_if(state == "available").alias("available"),
-        F.count_if(state == "delayed").alias("delayed"),
-        F.count_if(is_held).alias("unconfirmed"),
-        F.count_if(is_held & kind.isin(*TRANSACTIONS)).alias("in_transit"),
-        F.count_if(state != "deleted").alias("held"),
-        F.count_if(F.col("serial") < first_position).alias("seen"),
-    )
+def counted(totals: pa.Table) -> Counted:
+    """What was counted of all queues and ledgers, of `Walked.totals`."""
+    rows = totals.to_pylist()
+    queues = [_counts(row) for row in rows if row["queue_id"] != NO_QUEUE]
+    by_ledger: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_ledger.setdefault(row["ledger_id"], []).append(row)
+    return Counted(queues, {ledger: _of_ledger(some) for ledger, some in by_ledger.items()})
 
 
-def _counts(row: Row) -> QueueCounts:
-    nothing = (0,) * len(OUTCOMES)
+def _counts(row: Mapping[str, Any]) -> QueueCounts:
     return QueueCounts(
         ledger_id=row["ledger_id"],
         queue_id=row["queue_id"],
-        queue=row["queue"] or row["queue_of_entries"] or f"#{row['queue_id']}",
-        ended=tuple(row["ended"] or nothing),
-        early_ended=tuple(row["early_ended"] or nothing),
-        **{name: row[name] or 0 for name in NUMBERS},
+        queue=row["queue_of_events"] or row["queue"] or f"#{row['queue_id']}",
+        ended=tuple(row[name] for name in ENDED),
+        early_ended=tuple(row[name] for name in EARLY_ENDED),
+        **{name: row[name] for name in _COUNTED},
     )
+
+
+def _of_ledger(rows: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:
+    """The numbers of a ledger's queues put together."""
+    found: dict[str, int | None] = dict.fromkeys((*SUMS, *LOWEST, *HIGHEST))
+    for row in rows:
+        for names, better in ((SUMS, int.__add__), (LOWEST, min), (HIGHEST, max)):
+            for name in names:
+                has, comes = found[name], row[name]
+                found[name] = comes if has is None else has if comes is None else better(has, comes)
+    return found

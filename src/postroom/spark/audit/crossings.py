@@ -22,6 +22,12 @@ from postroom.spark.audit.rules import CROSSING_RULES, CROSSING_VERDICTS
 COVERAGE: Final = "ledger_id string, first_position long, first_time timestamp, first_look long"
 """One row for each audited ledger: where its history begins, and the position of the first look."""
 
+OF_ENTRIES: Final = (
+    *("ledger_id", "serial", "queue_id", "queue", "message_id", "stored", "arrival_time", "last_position"),
+    *("state", "outcome", "holder_kind", "origin_ledger_id", "origin_serial"),
+)
+"""What of entries is needed."""
+
 KEY: Final = ("origin_ledger_id", "origin_serial")
 
 
@@ -82,9 +88,10 @@ def _left(entries: DataFrame, coverage: DataFrame) -> DataFrame:
     outside = is_named & (F.col("holder_kind") == "consumer") & ~F.col("stored")
     on_its_way = in_batch | F.coalesce(outside, F.lit(False))
     chosen = sent.where(forwarded | in_batch | is_named)
+    its = F.struct(forwarded | in_batch, "queue_id")  # of several that are alike always the same
     return chosen.groupBy(F.col("ledger_id").alias(KEY[0]), F.col("serial").alias(KEY[1])).agg(
-        F.max_by("queue_id", forwarded | in_batch).alias("queue_id"),
-        F.max_by("queue", forwarded | in_batch).alias("queue"),
+        F.max_by("queue_id", its).alias("queue_id"),
+        F.max_by("queue", its).alias("queue"),
         F.max("message_id").alias("message_id"),
         F.max("stored").alias("stored"),
         F.min("arrival_time").alias("arrival_time"),

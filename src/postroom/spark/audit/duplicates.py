@@ -11,11 +11,15 @@ Ids are compared as text, as the tables have them.
 
 from typing import Final
 
+import numpy as np
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from postroom.ledger.format.layout import Array
 from postroom.spark.audit.rows import violation_rows
 from postroom.spark.audit.rules import DUPLICATE_RULES
+from postroom.spark.audit.walk.ids import id_numbers, took_id
+from postroom.spark.audit.walk.walk import Keep, Walked
 
 WINDOWS: Final = "ledger_id string, destination long, window long, since long"
 """One row for each destination that remembers ids: how many, and the position of the definition."""
@@ -25,38 +29,47 @@ PUTS: Final = ("put", "put_held")
 ID: Final = ("ledger_id", "queue_id", "message_id")
 """What a destination takes once."""
 
-MAX_FINGERPRINTS: Final = 100_000
-"""Of ids that came again, so many hashes go to every task; with more the windows go over all arrivals."""
+MAX_NUMBERS: Final = 100_000
+"""Of ids that came again, so many numbers go to every task; with more the windows go over all arrivals."""
 
 BUCKET_BITS: Final = 20
 """Puts are counted in pieces of so many positions (1 M), each in a task of its own."""
 
+_OF_PUTS: Final = (
+    *("ledger_id", "serial", "queue_id", "arrival_event"),
+    *("parent_serial", "parent_queue_id", "origin_serial"),
+)
 _DETAILS: Final = ("serial", "taken_position", "creation", "body_bytes", "outcome", "last_position")
 
 
-def duplicates(entries: DataFrame, windows: DataFrame | None = None) -> DataFrame:
-    """One row for each arrival on a destination that took its message id before: ledger_id, queue_id, queue,
-    message_id, serial, earlier_serial, taken_position, verdict.
+SCHEMA: Final = (
+    "ledger_id string, queue_id long, queue string, message_id string, serial long, earlier_serial long, "
+    "taken_position long, verdict string"
+)
 
-    `entries` are `steps.lives`; `windows` is as `WINDOWS` says, None where nothing is known of them.
+
+def duplicates(walked: Walked, windows: DataFrame | None = None) -> DataFrame | None:
+    """One row, as `SCHEMA` says, for each arrival on a destination that took its message id before; None
+    where no id came twice. `windows` is as `WINDOWS` says, None where nothing is known of them.
+
+    Only arrivals whose number of an id comes again go on to the windows that put them in order, and few ids
+    come again. Where many do, all arrivals go on.
     """
-    gone = F.coalesce(F.col("outcome").isin("rolled_back", "lost"), F.lit(False))
-    came = entries.where(F.col("message_id").isNotNull() & F.col("taken_position").isNotNull() & ~gone)
+    numbers = walked.repeated_ids(MAX_NUMBERS + 1)
+    if not len(numbers):
+        return None
+    some = walked.lives(took_id if len(numbers) > MAX_NUMBERS else took_one_of(numbers))
     by_id = Window.partitionBy(*ID).orderBy("taken_position", "serial")
     by_link = Window.partitionBy(*ID, "producer_id").orderBy("taken_position", "serial")
     details = F.struct(*_DETAILS)
-    again = (
-        repeated(came)
-        .select(
-            "*",
-            F.lag(details).over(by_id).alias("earlier"),
-            F.when(F.col("producer_id").isNotNull(), F.lag(details).over(by_link)).alias("of_link"),
-        )
-        .where(F.col("earlier").isNotNull())
-    )
+    again = some.select(
+        "*",
+        F.lag(details).over(by_id).alias("earlier"),
+        F.when(F.col("producer_id").isNotNull(), F.lag(details).over(by_link)).alias("of_link"),
+    ).where(F.col("earlier").isNotNull())
     judged = again.withColumn("is_remembered", F.lit(False))
     if windows is not None:
-        judged = _remembered(again, came, windows)
+        judged = _remembered(again, walked.lives(took_id, _OF_PUTS), windows)
     return judged.withColumn("verdict", _verdict()).select(
         "ledger_id",
         "queue_id",
@@ -71,21 +84,9 @@ def duplicates(entries: DataFrame, windows: DataFrame | None = None) -> DataFram
     )
 
 
-def repeated(came: DataFrame) -> DataFrame:
-    """All arrivals whose destination took their id more than once, and perhaps some others.
-
-    Ids are counted by their hash: equal ids have equal ones, so that none is left out. This moves 8 bytes of
-    an arrival between tasks where the windows would move all of it, and few ids come again. Where many do,
-    all arrivals go on.
-    """
-    fingerprint = F.xxhash64(*ID)
-    counted = came.groupBy(fingerprint.alias("fingerprint")).count().where("count > 1")
-    found = counted.select("fingerprint").limit(MAX_FINGERPRINTS + 1).collect()
-    if len(found) > MAX_FINGERPRINTS:
-        return came
-    again = came.sparkSession.createDataFrame(found, "fingerprint long")
-    beside = came.withColumn("fingerprint", fingerprint)
-    return beside.join(F.broadcast(again), "fingerprint", "left_semi").drop("fingerprint")
+def took_one_of(numbers: Array) -> Keep:
+    """The arrivals with an id of one of these numbers, by ledger and queue."""
+    return lambda lives: took_id(lives) & np.isin(id_numbers(lives).view(np.int64), numbers)
 
 
 def duplicate_violations(found: DataFrame) -> DataFrame:

@@ -2,24 +2,45 @@
 
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from postroom.ledger.format.layout import Array
 from postroom.spark.audit.rows import ENTRY_KEY, violation_rows
+from postroom.spark.tables import arrays
 
 MOVE_EVENTS: Final = {"move": "moved", "dead_letter": "dead_lettered", "redirect": "redirected"}
 """Arrival events of messages made in the stead of another entry, and the outcome that entry must have."""
 
 
-def family_violations(entries: DataFrame) -> DataFrame:
-    """Breaches of the rules about families, of `steps.lives`.
+def has_kin(lives: pa.Table) -> Array:
+    """The entries that were made of others, or that others were made of."""
+    outcomes, events = (arrays.codes(lives.column(name)) for name in ("outcome", "arrival_event"))
+    found: Array = outcomes.among(*MOVE_EVENTS.values()) | events.among(*MOVE_EVENTS)
+    return found
+
+
+def in_return(lives: pa.Table) -> Array:
+    """The entries that were returned to their senders, and what was put by the queue manager itself."""
+    returned = arrays.codes(lives.column("outcome")).among("returned_to_sender")
+    found: Array = returned | arrays.numbers(lives.column("adverse"))
+    return found
+
+
+def is_lost(lives: pa.Table) -> Array:
+    """The entries that are written off as lost."""
+    return arrays.codes(lives.column("outcome")).among("lost")
+
+
+def loss_violations(entries: DataFrame) -> DataFrame:
+    """Every entry that was stored and is written off as lost.
 
     Only a message that was not stored may be lost at a crash: that is a verdict, no violation.
     """
     lost = entries.where((F.col("outcome") == "lost") & F.col("stored"))
     in_ledger = F.lit("its body is in the ledger")
-    losses = violation_rows(lost, "stored message lost", [F.col("last_position")], in_ledger)
-    return child_violations(entries).unionByName(return_violations(entries)).unionByName(losses)
+    return violation_rows(lost, "stored message lost", [F.col("last_position")], in_ledger)
 
 
 def child_violations(entries: DataFrame) -> DataFrame:

@@ -25,9 +25,9 @@ BUCKET_BITS: Final = 20
 """A lane is walked in pieces of so many positions (1 M): the pieces of a long one are tasks of their own."""
 
 
-def order_violations(stepped: DataFrame) -> DataFrame:
+def order_violations(waits: DataFrame) -> DataFrame:
     """Every entry that somebody of its lane has overtaken."""
-    first = _first_available(stepped)
+    first = _in_lanes(waits)
     bucket = F.shiftright("position", BUCKET_BITS)
     placed = first.withColumn("bucket", bucket).withColumn(
         "at", F.struct("rank1", "rank2", "position", "serial")
@@ -52,19 +52,12 @@ def order_violations(stepped: DataFrame) -> DataFrame:
     return violation_rows(broken, "out of order", [F.col("ahead.position"), F.col("position")], detail)
 
 
-def _first_available(stepped: DataFrame) -> DataFrame:
-    """The events by which entries that had to wait become available for the first time."""
-    waited = stepped.where(
-        (F.col("to_state") == "available")
-        & ~F.col("was_available")
-        & (F.col("first_state") == "start")
-        & F.col("first_event").isin("put", "put_held")
-        & F.col("sender").isNotNull()
-    )
+def _in_lanes(waits: DataFrame) -> DataFrame:
+    """The events by which entries that had to wait become available for the first time, with their lanes."""
     lane = _lane()
     serial = F.col("serial")
     is_born, is_decided = lane == "birth", lane == "decision"
-    return waited.select(
+    return waits.select(
         "*",
         lane.alias("lane"),
         F.when(is_decided, F.col("position"))

@@ -5,10 +5,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.spark.ledger_source.columns import ACT
-
 Position = int | Column
 """A position of a ledger; where there are several ledgers, an expression of the row's ledger_id."""
+
+CARRIED_EVENT: Final = "none"
+"""Of rows that are no events."""
 
 ENTRY_KEY: Final = ("ledger_id", "serial", "queue_id")
 COLUMNS: Final = ("rule", "ledger_id", "queue_id", "queue", "serial", "positions", "detail")
@@ -18,29 +19,9 @@ SCHEMA: Final = (
 )
 
 
-def is_arrival() -> Column:
-    """Whether an events row is the entry's arrival."""
-    return F.col("from_state") == "start"
-
-
 def is_carried() -> Column:
     """Whether a row is no event but tells where an entry older than the history was at the checkpoint."""
-    return F.col("event") == "none"
-
-
-def is_refused() -> Column:
-    """Whether a row tells of no entry but of a message that was refused and whose sender had settled it."""
-    return F.col("queue_id") == 0
-
-
-def is_act() -> Column:
-    """Whether a row tells of no entry but of what an administrator did, or what was refused to somebody."""
-    return F.col("event") == ACT
-
-
-def is_end() -> Column:
-    """Whether an events row ends its entry."""
-    return F.col("to_state") == "deleted"
+    return F.col("event") == CARRIED_EVENT
 
 
 def violation_rows(

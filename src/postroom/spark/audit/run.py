@@ -6,17 +6,16 @@ rule, and a bounded sample.
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.spark.audit import (
-    counts,
     crossings,
     duplicates,
     families,
@@ -26,8 +25,8 @@ from postroom.spark.audit import (
     sums,
     transactions,
 )
-from postroom.spark.audit import steps as stepping
-from postroom.spark.audit.ledgers import AuditedLedger
+from postroom.spark.audit.counts import Counted, counted
+from postroom.spark.audit.frames import frame, violation_frame
 from postroom.spark.audit.result import (
     MAX_SHOWN,
     RESULT_FILE,
@@ -36,10 +35,13 @@ from postroom.spark.audit.result import (
     Unproven,
     Violation,
 )
-from postroom.spark.audit.rows import COLUMNS, ENTRY_KEY, SCHEMA, is_act, is_refused
-from postroom.spark.audit.rules import CROSSING_VERDICTS, RULES
+from postroom.spark.audit.rows import SCHEMA
+from postroom.spark.audit.rules import CROSSING_VERDICTS, DUPLICATE_RULES, DUPLICATE_VERDICTS, RULES
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Balance
+from postroom.spark.audit.walk.breaches import Bounds
+from postroom.spark.audit.walk.packing import Parted
+from postroom.spark.audit.walk.walk import Walked, walk
 from postroom.spark.ledger_source.state_names import OUTCOMES
 
 if TYPE_CHECKING:
@@ -51,11 +53,11 @@ MAX_LOST: Final = 200
 """So many messages that a channel lost are named; all are in the table `crossings`."""
 
 EVENTS_A_TASK: Final = 200_000
-"""So many events a task sorts and walks: with their columns about 100 MB, so that two tasks needn't spill in
-a heap of 1 GB."""
+"""So many events a task sorts and walks, in the memory of its Python process: about 100 MB with their columns
+and with what comes of them."""
 
 MAX_TASKS: Final = 10_000
-"""More would cost more by their number than they save."""
+"""More would cost more by their number than they save; from 2 billion events on each has more of them."""
 
 HOLDER_IDS: Final = 0x7FFF_FFFF
 """Above this the ids of holders may serve a second time; transactions can't be told apart then."""
@@ -65,11 +67,11 @@ UNPROVEN_SCHEMA: Final = "ledger_id string, what string, why string, count long"
 
 @dataclass(slots=True)
 class Found:
-    """The tables of one audit, as DataFrames, and what was counted of them."""
+    """The tables of one audit, as DataFrames, and what was counted of them; None for one that is empty."""
 
-    violations: DataFrame
+    violations: DataFrame | None
     crossings: DataFrame | None
-    duplicates: DataFrame
+    duplicates: DataFrame | None
     refused: DataFrame | None
     result: AuditResult
     kept: list[DataFrame] = field(default_factory=list)
@@ -80,147 +82,138 @@ class Found:
             table.unpersist()
 
 
-def events_of(spark: SparkSession, ledgers: Sequence[AuditedLedger], token: str = "") -> DataFrame:
-    """The events of ledgers up to their cuts, with the entries that are older than their history."""
-    return reduce(DataFrame.unionByName, (_load(spark, one, token) for one in ledgers))
-
-
-def _load(spark: SparkSession, one: AuditedLedger, token: str) -> DataFrame:
-    from postroom.spark.ledger_source.source import EVENTS_STRUCT
-
-    columns = [EVENTS_STRUCT[name] for name in stepping.EVENT_COLUMNS]
-    reader = spark.read.format("postroom").schema(type(EVENTS_STRUCT)(columns))
-    options = {
-        "path": one.place.uri,
-        "toPosition": str(max(one.second.durable_through, 1)),
-        "carried": str(not one.is_whole).lower(),
-    }
-    if token:
-        options["token"] = token
-    return reader.options(**options).load()
-
-
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What every rule is asked of: the steps and lives of all ledgers, and what was counted of them."""
+    """What every rule is asked of: what came of one walk over the events of all ledgers, kept by Spark, and
+    what was counted of it."""
 
-    steps: DataFrame
-    """Kept by Spark: those of entries and those of what was refused."""
-    stepped: DataFrame
-    held: DataFrame
-    """Kept, too: those of entries that a transaction or batch has."""
-    refused: DataFrame
-    entries: DataFrame
-    span: Mapping[str, Mapping[str, Any]]
-    first: Column
-    """The first position of a row's ledger."""
+    walked: Walked
+    counted: Counted
 
-    def total(self, what: str) -> int:
-        return sum(one[what] for one in self.span.values())
+    def total(self, *names: str) -> int:
+        return self.counted.total(*names)
 
     @property
     def reused(self) -> list[str]:
         """Ledgers in which ids of holders may have served more than once."""
-        return [ledger for ledger, one in self.span.items() if (one["holder"] or 0) > HOLDER_IDS]
+        highest = self.counted.of_ledgers("holder")
+        return [ledger for ledger, holder in highest.items() if (holder or 0) > HOLDER_IDS]
 
 
 def audit(
     spark: SparkSession,
     subject: Subject,
-    events: DataFrame,
+    events: Parted,
     show: Print = lambda words: None,
     refolded: "Refolded | None" = None,
 ) -> Found:
     """Hold the events of the subject's ledgers against every rule; with the tables `refolded`, these, too."""
-    read = _read(subject, events)
+    read = _read(spark, subject, events)
     show(f"Read {read.total('events'):,} events")
     balances = _balances(subject, read)
-    windows = [
-        (ledger, window.destination, window.size, window.since)
-        for ledger, some in subject.windows.items()
-        for window in some
-    ]
-    remembering = spark.createDataFrame(windows, duplicates.WINDOWS) if windows else None
-    again = duplicates.duplicates(read.entries, remembering).persist()
+    again = _again(spark, subject, read)
     crossed = _crossed(spark, subject, read)
-    broken = [*_of_entries(spark, read), duplicates.duplicate_violations(again)]
-    broken.append(violation_frame(spark, [one for balance in balances for one in balance.violations]))
-    kept = [read.steps, read.held, read.entries, again]
+    broken = _of_entries(read)
+    found = [one for balance in balances for one in balance.violations]
+    kept = [read.walked.blocks]
+    if again is not None:
+        broken.append(duplicates.duplicate_violations(again))
+        kept.append(again)
     if crossed is not None:
         broken.append(crossings.crossing_violations(crossed))
         kept.append(crossed)
     if refolded is not None:
         broken.append(refolded.violations)
         kept.append(refolded.compared)
-        broken.append(violation_frame(spark, refolded.found))
-    violations = reduce(DataFrame.unionByName, broken).persist()
-    refused = refusals.refusals(read.refused)
+        found += refolded.found
+    if found:
+        broken.append(violation_frame(spark, found))
+    violations = reduce(DataFrame.unionByName, broken).persist() if broken else None
+    refused = refusals.refusals(read.walked.refusals()) if read.total("refused") else None
     result = _result(subject, read, balances, violations, again, crossed, refused, refolded)
-    return Found(violations, crossed, again, refused if result.refused else None, result, [*kept, violations])
+    if violations is not None:
+        kept.append(violations)
+    return Found(violations, crossed, again, refused, result, kept)
 
 
-def _read(subject: Subject, events: DataFrame) -> _Read:
-    steps = stepping.steps(_by_entry(subject, events.where(~is_act()))).persist()
-    stepped = steps.where(~is_refused())
-    held = stepping.held(stepped).persist()
-    entries = stepping.lives(stepped).persist()
-    first = by_ledger({cut.ledger_id: cut.first_position for cut in subject.cuts})
-    return _Read(steps, stepped, held, steps.where(is_refused()), entries, _spans(stepped, entries), first)
-
-
-def _by_entry(subject: Subject, events: DataFrame) -> DataFrame:
-    """The events in as many parts as they need, where Spark would make fewer of them."""
-    tasks = min(MAX_TASKS, subject.records // EVENTS_A_TASK)
-    of_session = int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    return events.repartition(tasks, *ENTRY_KEY) if tasks > of_session else events
-
-
-def _of_entries(spark: SparkSession, read: _Read) -> list[DataFrame]:
-    """Breaches of the rules about entries and who holds them."""
-    stepped, legal = read.stepped, sequences.legal_transitions(spark)
-    held, assigned = (
-        rows.where(~F.col("ledger_id").isin(*read.reused)) if read.reused else rows
-        for rows in (read.held, stepped)
+def _read(spark: SparkSession, subject: Subject, events: Parted) -> _Read:
+    bounds = Bounds(
+        {cut.ledger_id: cut.first_position for cut in subject.cuts},
+        {ledger: checkpoint.position for ledger, checkpoint in subject.checkpoints.items()},
     )
+    walked = walk(events, bounds, _parts(spark, subject))
+    return _Read(walked, counted(walked.totals()))
+
+
+def _parts(spark: SparkSession, subject: Subject) -> int:
+    """In how many parts the events are walked: as many as they need, where Spark would make fewer of them."""
+    of_session = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    return max(of_session, min(MAX_TASKS, subject.records // EVENTS_A_TASK))
+
+
+def _of_entries(read: _Read) -> list[DataFrame]:
+    """Breaches of the rules about entries and who holds them. A rule about what no ledger has any of needs
+    no query: it is seen from the counts."""
     # up to where checkpoints tell of older entries, as the rows say that they brought: a newer one may have
     # been made since the look
-    carried_through = by_ledger({ledger: one["carried_through"] for ledger, one in read.span.items()})
-    last_time = F.timestamp_micros(by_ledger({name: one["last_time_us"] for name, one in read.span.items()}))
-    return [
-        sequences.sequence_violations(stepped, legal, read.first, carried_through),
-        families.family_violations(read.entries),
-        transactions.transaction_violations(held, last_time),
-        transactions.batch_violations(held, last_time),
-        transactions.assignment_violations(assigned),
-        order.order_violations(stepped),
+    carried_through = by_ledger(read.counted.of_ledgers("carried_through"))
+    last_time = F.timestamp_micros(by_ledger(read.counted.of_ledgers("last_time_us")))
+    walked, known = read.walked, F.lit(True)
+    if read.reused:
+        known = ~F.col("ledger_id").isin(*read.reused)
+    by_holder = transactions.holder_check(read.counted.of_ledgers("last_time_us"), read.reused)
+    rules: list[tuple[str, Callable[[], DataFrame]]] = [
+        ("breaches", lambda: sequences.sequence_violations(walked.breaches(), carried_through)),
+        ("kin", lambda: families.child_violations(walked.lives(families.has_kin))),
+        ("returned", lambda: families.return_violations(walked.lives(families.in_return))),
+        ("stored_lost", lambda: families.loss_violations(walked.lives(families.is_lost))),
+        ("stays", lambda: walked.by_holder(by_holder, SCHEMA)),
+        ("of_sinks", lambda: transactions.batch_violations(walked.stays_of_sinks().where(known), last_time)),
+        ("assigned", lambda: transactions.assignment_violations(walked.assignments().where(known))),
+        ("waited", lambda: order.order_violations(walked.waits())),
     ]
+    return [made() for what, made in rules if read.total(what)]
+
+
+def _again(spark: SparkSession, subject: Subject, read: _Read) -> DataFrame | None:
+    """What came with an id that its destination had before; None where no id came twice."""
+    windows = [
+        (ledger, window.destination, window.size, window.since)
+        for ledger, some in subject.windows.items()
+        for window in some
+    ]
+    remembering = frame(spark, windows, duplicates.WINDOWS) if windows else None
+    found = duplicates.duplicates(read.walked, remembering)
+    return None if found is None else found.persist()
 
 
 def _crossed(spark: SparkSession, subject: Subject, read: _Read) -> DataFrame | None:
     """What channels took and brought; None where they did nothing."""
-    if not any(one["crossing"] for one in read.span.values()):
+    if not read.total("crossing"):
         return None
-    times = {ledger: one["first_time_us"] for ledger, one in read.span.items()}
+    times = read.counted.of_ledgers("first_time_us")
     rows = [
         (one.ledger_id, one.first_position, times.get(one.ledger_id), one.first_look) for one in subject.cuts
     ]
-    made = spark.createDataFrame(rows, "ledger_id string, first_position long, us long, first_look long")
+    made = frame(spark, rows, "ledger_id string, first_position long, us long, first_look long")
     coverage = made.withColumn("first_time", F.timestamp_micros("us")).drop("us")
     elsewhere = subject.elsewhere if len(subject.cuts) > 1 else None
-    return crossings.crossings(read.entries, coverage, elsewhere).persist()
+    entries = read.walked.lives(names=crossings.OF_ENTRIES)
+    return crossings.crossings(entries, coverage, elsewhere).persist()
 
 
 def _result(
     subject: Subject,
     read: _Read,
     balances: Sequence[Balance],
-    violations: DataFrame,
-    again: DataFrame,
+    violations: DataFrame | None,
+    again: DataFrame | None,
     crossed: DataFrame | None,
-    refused: DataFrame,
+    refused: DataFrame | None,
     refolded: "Refolded | None",
 ) -> AuditResult:
     crossed_sums, lost, unjudged = _of_crossings(crossed) if crossed is not None else ((), (), ())
+    broken = _counted(violations, "rule", RULES)
     why = "ids of holders have served more than once"
     unproven = [*subject.gaps, *(Unproven(ledger, "transactions", why, 0) for ledger in read.reused)]
     return AuditResult(
@@ -231,48 +224,23 @@ def _result(
         queues=tuple(row for balance in balances for row in balance.queues),
         crossings=crossed_sums,
         lost=lost,
-        refused=refusals.refused_sums(refused),
-        duplicates=_counted(again, "verdict"),
-        violation_counts=_counted(violations, "rule"),
-        violations=_sample(violations),
+        refused=() if refused is None else refusals.refused_sums(refused),
+        duplicates=_counted(again, "verdict", (*DUPLICATE_RULES, *DUPLICATE_VERDICTS)),
+        violation_counts=broken,
+        violations=_sample(violations) if violations is not None and broken else (),
         unproven=(*unproven, *unjudged),
         tables=() if refolded is None else refolded.covered(),
         covered=subject.covered,
     )
 
 
-def _spans(stepped: DataFrame, entries: DataFrame) -> dict[str, Mapping[str, Any]]:
-    """Per ledger: how many events and entries, times, the checkpoint that carries entries, the highest id of
-    a holder, whether channels took or brought anything."""
-    is_carried = F.col("is_carried")
-    of_events = stepped.groupBy("ledger_id").agg(
-        F.count_if(~is_carried).alias("events"),
-        F.unix_micros(F.min(F.when(~is_carried, F.col("time")))).alias("first_time_us"),
-        F.unix_micros(F.max(F.when(~is_carried, F.col("time")))).alias("last_time_us"),
-        F.max(F.when(is_carried, F.col("position"))).alias("carried_through"),
-        F.max("holder_id").alias("holder"),
-    )
-    forwarded = F.coalesce(F.col("outcome") == "forwarded", F.lit(False))
-    in_batch = F.coalesce(F.col("holder_kind") == "channel_batch", F.lit(False))
-    of_entries = entries.groupBy("ledger_id").agg(
-        F.count("*").alias("entries"),
-        F.max(forwarded | in_batch | F.col("origin_serial").isNotNull()).alias("crossing"),
-    )
-    rows = of_events.join(of_entries, "ledger_id").collect()
-    return {row["ledger_id"]: row.asDict() for row in rows}
-
-
 def _balances(subject: Subject, read: _Read) -> list[Balance]:
-    checkpoint_position = by_ledger(
-        {ledger: checkpoint.position for ledger, checkpoint in subject.checkpoints.items()}
-    )
-    counted = counts.queue_counts(read.stepped, read.entries, read.first, checkpoint_position)
     return [
         sums.balance(
             cut.ledger_id,
             cut.ledger_id in subject.whole,
             subject.checkpoints.get(cut.ledger_id),
-            [one for one in counted if one.ledger_id == cut.ledger_id],
+            [one for one in read.counted.queues if one.ledger_id == cut.ledger_id],
         )
         for cut in subject.cuts
     ]
@@ -281,8 +249,12 @@ def _balances(subject: Subject, read: _Read) -> list[Balance]:
 # --- to the driver --------------------------------------------------------------------------------
 
 
-def _counted(table: DataFrame, by: str) -> dict[str, int]:
-    return {row[by]: row["count"] for row in table.groupBy(by).count().collect()}
+def _counted(table: DataFrame | None, by: str, order: Iterable[str]) -> dict[str, int]:
+    """How many rows there are of each, in this order."""
+    if table is None:
+        return {}
+    counts = {row[by]: row["count"] for row in table.groupBy(by).count().collect()}
+    return {name: counts[name] for name in order if name in counts}
 
 
 def _sample(violations: DataFrame) -> tuple[Violation, ...]:
@@ -291,12 +263,6 @@ def _sample(violations: DataFrame) -> tuple[Violation, ...]:
     ordered = violations.orderBy(ranks[F.col("rule")], "ledger_id", "queue_id", "serial")
     rows = [row.asDict() for row in ordered.limit(MAX_SHOWN).collect()]
     return tuple(Violation(**{**row, "positions": tuple(row["positions"])}) for row in rows)
-
-
-def violation_frame(spark: SparkSession, rows: Sequence[Violation]) -> DataFrame:
-    """Violations that were found on the driver, as the others are."""
-    made = [tuple(getattr(row, name) for name in COLUMNS) for row in rows]
-    return spark.createDataFrame([(*row[:5], list(row[5]), row[6]) for row in made], SCHEMA)
 
 
 def _of_crossings(
@@ -325,10 +291,10 @@ def write(spark: SparkSession, found: Found, out: Path) -> None:
     result = found.result
     unproven = [(one.ledger_id, one.what, one.why, one.count) for one in result.unproven]
     tables = {
-        "violations": found.violations,
+        "violations": _or_empty(spark, found.violations, SCHEMA),
         "conservation": conservation_frame(spark, result),
-        "duplicates": found.duplicates,
-        "unproven": spark.createDataFrame(unproven, UNPROVEN_SCHEMA),
+        "duplicates": _or_empty(spark, found.duplicates, duplicates.SCHEMA),
+        "unproven": frame(spark, unproven, UNPROVEN_SCHEMA),
         "crossings": found.crossings,
         "refused": found.refused,
     }
@@ -340,6 +306,10 @@ def write(spark: SparkSession, found: Found, out: Path) -> None:
     unfinished = out / f"{RESULT_FILE}.tmp"
     unfinished.write_text(json.dumps(result.to_json(), indent=1) + "\n", encoding="utf-8")
     unfinished.replace(out / RESULT_FILE)
+
+
+def _or_empty(spark: SparkSession, table: DataFrame | None, schema: str) -> DataFrame:
+    return frame(spark, [], schema) if table is None else table
 
 
 def conservation_frame(spark: SparkSession, result: AuditResult) -> DataFrame:
@@ -355,4 +325,4 @@ def conservation_frame(spark: SparkSession, result: AuditResult) -> DataFrame:
         tuple(one.outcomes[name] if name in one.outcomes else getattr(one, name) for name in names)
         for one in (*result.managers, *result.queues)
     ]
-    return spark.createDataFrame(rows, schema)
+    return frame(spark, rows, schema)

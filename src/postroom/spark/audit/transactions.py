@@ -7,100 +7,121 @@ to the one that gave it up. All stays of a holder stand together in one window; 
 bounded by the broker's limits on transactions and batches.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.spark.audit.rows import ENTRY_KEY, Position, violation_rows
-from postroom.spark.audit.steps import is_held_after, leaves
+from postroom.ledger.format.layout import Array
+from postroom.spark.audit.rows import Position, violation_rows
+from postroom.spark.audit.walk.sorted_events import HIGHEST, NONE
+from postroom.spark.audit.walk.stays import APPLIED_END, COMMITTED, ENDS, HELD, UNDONE
+from postroom.spark.tables import arrays
+from postroom.spark.tables.groups import Rank, group
 
-COMMITS: Final = ("confirm", "forward")
-ROLLBACKS: Final = ("undo", "link_lost", "restart", "resume")
-APPLIED: Final = ("release", "fail", "dead_letter", "discard")
-"""Outcomes that a receiver gave within a local transaction: its commit applies them, a record each."""
+Check = Callable[[pa.Table], pa.Table]
 
-
-def stays(held: DataFrame) -> DataFrame:
-    """One row for each stay, of `steps.held`: kind, holder and name (of branches of Spark sinks), `entered`,
-    `left` (null while it lasts), `left_time` and `end`: committed, applied, rolled back, other (lost, say),
-    or held."""
-    columns = {
-        "kind": (F.col("before_holder_kind"), F.col("holder_kind")),
-        "holder": (F.col("before_holder_id"), F.col("holder_id")),
-        "name": (F.col("holder"), F.col("holder")),
-        "entered": (F.col("entered_before"), F.col("entered")),
-        "left": (F.col("position"), F.lit(None).cast("long")),
-        "left_time": (F.col("time"), F.lit(None).cast("timestamp")),
-        "end": (_end(), F.lit("held")),
-    }
-    return _both(held, leaves(), is_held_after(), columns)
+RULES: Final = (*("half committed", "two decisions", "used after its decision", "left out of the decision"),)
 
 
-def _both(
-    stepped: DataFrame, is_over: Column, is_held: Column, columns: Mapping[str, tuple[Column, Column]]
-) -> DataFrame:
-    """A row for each event by which an entry left a holder, and one for each last event that leaves it with
-    one; `columns`: what the row of an event of either kind has."""
-    entry = (*ENTRY_KEY, "queue")
-    ended, lasting = (
-        rows.select(*entry, *(pair[side].alias(name) for name, pair in columns.items()))
-        for side, rows in enumerate((stepped.where(is_over), stepped.where(F.col("is_last") & is_held)))
-    )
-    return ended.unionByName(lasting)
-
-
-def _end() -> Column:
-    is_local = F.col("before_holder_kind") == "local_transaction"
-    return (
-        F.when(F.coalesce(F.col("outcome") == "lost", F.lit(False)), "other")
-        .when(F.col("event").isin(*COMMITS), "committed")
-        .when(F.col("event").isin(*ROLLBACKS), "rolled back")
-        .when(is_local & F.col("event").isin(*APPLIED), "applied")
-        .otherwise("other")
-    )
-
-
-def transaction_violations(held: DataFrame, last_time: Position) -> DataFrame:
-    """Every stay that breaks what its holder promises.
+def holder_check(last_time_us: Mapping[str, int | None], left_out: Collection[str] = ()) -> Check:
+    """For the stays of all of some holders: those that break what their holder promises, as violations.
 
     A rollback may take several records, all of one moment; so an entry that is still held counts only when
-    the ledger, whose last event is of `last_time`, has gone on since.
+    the ledger, whose last event is of `last_time_us`, has gone on since. Nothing is said of ledgers
+    `left_out`.
     """
-    holder = Window.partitionBy("ledger_id", "holder")
-    is_committed, is_undone = F.col("end") == "committed", F.col("end") == "rolled back"
-    applied = F.col("end").isin("committed", "applied")
-    together = stays(held).select(
-        "*",
-        F.min(F.when(is_committed, F.col("left"))).over(holder).alias("decided"),
-        F.min(F.when(applied, F.col("left"))).over(holder).alias("applied"),
-        F.min(F.when(is_undone, F.col("left"))).over(holder).alias("undone"),
-        F.max(F.when(applied | is_undone, F.col("left_time"))).over(holder).alias("decided_time"),
-    )
-    broken = together.withColumn("rule", _rule(last_time)).where(F.col("rule").isNotNull())
-    detail = F.format_string(
-        "%s %d took it at position %d; it is %s, the decision is at %d",
-        "kind",
-        "holder",
-        "entered",
-        "end",
-        F.coalesce("decided", "applied", "undone"),
-    )
-    positions = [F.col("entered"), F.coalesce("decided", "applied", "undone"), F.col("left")]
-    return violation_rows(broken, F.col("rule"), positions, detail)
+
+    def check(stays: pa.Table) -> pa.Table:
+        ledgers = arrays.codes(stays.column("ledger_id"))
+        last = np.array([-1 if (at := last_time_us.get(text)) is None else at for text in ledgers.texts])
+        judged = np.array([text not in left_out for text in ledgers.texts])
+        return _broken(stays, _together(stays), last[ledgers.numbers], judged[ledgers.numbers])
+
+    return check
 
 
-def _rule(last_time: Position) -> Column:
-    end, decided = F.col("end"), F.col("decided")
-    is_left = (end == "held") & (F.col("decided_time") < last_time)
-    return (
-        F.when((end == "rolled back") & F.col("applied").isNotNull(), "half committed")
-        .when((end == "committed") & (F.col("left") != decided), "two decisions")
-        .when(F.col("entered") > decided, "used after its decision")
-        .when((end == "held") & decided.isNotNull(), "left out of the decision")
-        .when(is_left, "left out of the decision")
-    )
+@dataclass(frozen=True, slots=True)
+class _Decisions:
+    """Of each stay's holder where it first decided, applied, and rolled back, and when it last did any;
+    `NONE` where it didn't."""
+
+    decided: Array
+    applied: Array
+    undone: Array
+    time: Array
+
+    @property
+    def first(self) -> Array:
+        """What is named as its decision."""
+        return np.where(
+            self.decided != NONE, self.decided, np.where(self.applied != NONE, self.applied, self.undone)
+        )
+
+
+def _together(stays: pa.Table) -> _Decisions:
+    ends, left = _ends(stays), arrays.numbers(stays.column("left"))
+    keys = [arrays.codes(stays.column("ledger_id")).numbers, arrays.numbers(stays.column("holder"), -1)]
+    holders = group(keys, Rank(np.arange(len(stays)), None))
+
+    def first(such: Array) -> Array:
+        lowest = np.minimum.reduceat(np.where(such, left, HIGHEST)[holders.order], holders.starts)
+        found: Array = np.where(lowest == HIGHEST, NONE, lowest)[holders.of_row]
+        return found
+
+    applied = (ends == COMMITTED) | (ends == APPLIED_END)
+    times = np.where(applied | (ends == UNDONE), arrays.numbers(stays.column("left_time")), NONE)
+    latest = np.maximum.reduceat(times[holders.order], holders.starts)[holders.of_row]
+    return _Decisions(first(ends == COMMITTED), first(applied), first(ends == UNDONE), latest)
+
+
+def _ends(stays: pa.Table) -> Array:
+    codes = arrays.codes(stays.column("end"))
+    found: Array = np.array([ENDS.index(text) for text in codes.texts], np.int64)[codes.numbers]
+    return found
+
+
+def _broken(stays: pa.Table, holder: _Decisions, last_time_us: Array, judged: Array) -> pa.Table:
+    ends, decided = _ends(stays), holder.decided
+    left, entered = (arrays.numbers(stays.column(name), NONE) for name in ("left", "entered"))
+    is_decided = decided != NONE
+    is_over = (holder.time != NONE) & (holder.time < last_time_us)
+    broken = [
+        (ends == UNDONE) & (holder.applied != NONE),
+        (ends == COMMITTED) & (left != decided),
+        is_decided & (entered > decided),
+        (ends == HELD) & (is_decided | is_over),
+    ]
+    which = np.where(judged, np.select(broken, [*range(len(RULES))], -1), -1)
+    rows = np.flatnonzero(which >= 0)
+    some = stays.take(pa.array(rows))
+    texts: list[list[int]] = [
+        [number for number in numbers if number != NONE]
+        for numbers in np.stack([entered[rows], holder.first[rows], left[rows]], axis=1).tolist()
+    ]
+    made = {
+        "rule": pa.array(RULES, pa.string()).take(pa.array(which[rows])),
+        **{name: some.column(name) for name in ("ledger_id", "queue_id", "queue", "serial")},
+        "positions": pa.array(texts, pa.list_(pa.int64())),
+        "detail": pa.array(_details(some, holder.first[rows]), pa.string()),
+    }
+    return pa.table(made)
+
+
+def _details(stays: pa.Table, decisions: Array) -> list[str]:
+    return [
+        f"{row['kind']} {_number(row['holder'])} took it at position {_number(row['entered'])}; "
+        f"it is {row['end']}, the decision is at {_number(decision)}"
+        for row, decision in zip(stays.to_pylist(), decisions.tolist(), strict=True)
+    ]
+
+
+def _number(number: int | None) -> str:
+    return "null" if number is None or number == NONE else str(number)
 
 
 # --- batches of Spark sinks -----------------------------------------------------------------------
@@ -109,11 +130,10 @@ SINK_BRANCH: Final = r"(?:^|/)(\d+)-\d+-\d+-\d+@(.*)$"
 """In the name of a branch: its batch, and whose it is."""
 
 
-def batch_violations(held: DataFrame, last_time: Position) -> DataFrame:
+def batch_violations(stays: DataFrame, last_time: Position) -> DataFrame:
     """Every branch that a commit has left undecided which decided for its batch, or for a later one, of its
     app. One row a branch: as many as there were attempts of tasks."""
-    of_sinks = stays(held).where((F.col("kind") == "spark_branch") & F.col("name").isNotNull())
-    named = of_sinks.select(
+    named = stays.where(F.col("name").isNotNull()).select(
         "*",
         F.regexp_extract("name", SINK_BRANCH, 1).cast("long").alias("batch"),
         F.regexp_extract("name", SINK_BRANCH, 2).alias("app"),
@@ -148,24 +168,14 @@ def batch_violations(held: DataFrame, last_time: Position) -> DataFrame:
 
 # --- Spark subscriptions --------------------------------------------------------------------------
 
-SUBSCRIPTION: Final = "spark_subscription"
 
-
-def assignment_violations(stepped: DataFrame) -> DataFrame:
+def assignment_violations(assignments: DataFrame) -> DataFrame:
     """Every entry that a Spark subscription had when it confirmed something that it was assigned later, and
     that it kept, lost or gave back afterwards."""
-    is_held = (F.col("holder_kind") == SUBSCRIPTION) & (F.col("event") == "acquire")
-    was_held = (F.col("before_holder_kind") == SUBSCRIPTION) & (F.col("before_event") == "acquire")
-    columns = {
-        "holder": (F.col("before_holder_id"), F.col("holder_id")),
-        "entered": (F.col("before_position"), F.col("position")),
-        "left": (F.col("position"), F.lit(None).cast("long")),
-        "is_confirmed": (F.col("event") == "confirm", F.lit(False)),
-    }
     behind = Window.partitionBy("ledger_id", "holder").orderBy("entered")
     later = behind.rangeBetween(1, Window.unboundedFollowing)
     confirmed = F.min(F.when(F.col("is_confirmed"), F.col("left"))).over(later)
-    beside = _both(stepped, was_held, is_held, columns).withColumn("confirmed", confirmed)
+    beside = assignments.withColumn("confirmed", confirmed)
     passed_over = F.col("left").isNull() | (F.col("left") > F.col("confirmed"))
     broken = beside.where(F.col("confirmed").isNotNull() & passed_over)
     detail = F.format_string(

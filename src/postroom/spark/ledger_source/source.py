@@ -114,12 +114,15 @@ class LedgerBatchReader(DataSourceReader):
         first, last = self._pushed.bounds(after.position + 1, last_wanted(self._options, seen))
         return seen, first, last
 
-    @in_task
-    @made_ahead
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition's slices."""
         assert isinstance(partition, LedgerPartition)
-        arrow = to_arrow_schema(self._schema, timezone="UTC")
+        return self.rows(partition, to_arrow_schema(self._schema, timezone="UTC"))
+
+    @in_task
+    @made_ahead
+    def rows(self, partition: LedgerPartition, arrow: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The same in the columns of a schema, texts as dictionaries where it says so."""
         options = replace(self._options, queues=self._pushed.queues(self._options.queues))
         for piece in partition.pieces:
             if isinstance(piece, Slice):

@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from postroom.spark.audit.ledgers import AuditedLedger, inspect_ledgers
 from postroom.spark.audit.result import AuditResult
 from postroom.spark.audit.run import audit
-from postroom.spark.audit.steps import EVENT_COLUMNS
 from postroom.spark.audit.subject import subject_of
+from postroom.spark.audit.walk.columns import EVENT_COLUMNS
+from postroom.spark.audit.walk.packing import of_rows
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.ledger_source.record_batches import read_events, read_opening
 from postroom.spark.places.slices import plan
@@ -25,15 +26,14 @@ def audited(spark: SparkSession, *folders: Path, elsewhere: Sequence[str] = ()) 
     """What an audit of these ledgers finds."""
     ledgers = inspect_ledgers([str(folder) for folder in folders])
     with events_in_one(spark, ledgers) as events:
-        found = audit(spark, subject_of(ledgers, elsewhere), events)
+        found = audit(spark, subject_of(ledgers, elsewhere), of_rows(events))
         found.release()
     return found.result
 
 
 @contextmanager
 def events_in_one(spark: SparkSession, ledgers: Sequence[AuditedLedger]) -> Iterator[DataFrame]:
-    """The events of many ledgers as `run.events_of` gives them, from one file: Spark asks a Python process
-    about each source."""
+    """The events of many ledgers as `reading.of_ledgers` reads them, from one file."""
     batches = [batch for one in ledgers for batch in batches_of(one)]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "events.parquet"

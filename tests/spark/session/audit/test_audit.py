@@ -13,8 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.spark.audit import duplicates, order, run, steps
+from postroom.spark.audit import duplicates, order, run
 from postroom.spark.audit.ledgers import inspect_ledgers
+from postroom.spark.audit.legal import legal_rows
+from postroom.spark.audit.reading import of_ledgers
 from postroom.spark.audit.result import AuditResult, QueueSums, Verdict
 from postroom.spark.audit.rules import (
     DUPLICATE_RULES,
@@ -24,9 +26,10 @@ from postroom.spark.audit.rules import (
     SEQUENCE_RULES,
     TRANSACTION_RULES,
 )
-from postroom.spark.audit.run import audit, events_of
-from postroom.spark.audit.sequences import legal_rows
+from postroom.spark.audit.run import audit
 from postroom.spark.audit.subject import subject_of
+from postroom.spark.audit.walk.packing import of_rows
+from postroom.spark.audit.walk.walk import walk
 from tests.ledger.dropped_history import with_dropped_history
 from tests.ledger.ledger_maker import LedgerMaker
 from tests.spark import lived_ledgers as lived
@@ -145,20 +148,23 @@ def test_ids_that_come_again_have_their_verdicts(result: AuditResult) -> None:
     assert result.duplicates["moved"] >= 1
 
 
-@pytest.mark.parametrize("fingerprints", [duplicates.MAX_FINGERPRINTS, 0])
+@pytest.mark.parametrize("numbers", [duplicates.MAX_NUMBERS, 0])
 def test_long_lanes_and_windows_are_walked_in_pieces(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fingerprints: int
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbers: int
 ) -> None:
     """What lies in different pieces is found as within one, be there few ids that come again or many."""
     monkeypatch.setattr(order, "BUCKET_BITS", 1)
     monkeypatch.setattr(duplicates, "BUCKET_BITS", 1)
-    monkeypatch.setattr(duplicates, "MAX_FINGERPRINTS", fingerprints)
+    monkeypatch.setattr(duplicates, "MAX_NUMBERS", numbers)
     (ledgers,) = inspect_ledgers([str(faulty(tmp_path / "faulty"))])
-    stepped = steps.steps(events_of(spark, [ledgers])).persist()
+    walked = walk(of_ledgers(spark, [ledgers]))
     windows = [(ledgers.second.ledger_id, one.destination, one.size, one.since) for one in ledgers.windows]
-    found = duplicates.duplicates(steps.lives(stepped), spark.createDataFrame(windows, duplicates.WINDOWS))
-    broken = order.order_violations(stepped).unionByName(duplicates.duplicate_violations(found)).collect()
-    stepped.unpersist()
+    remembering = spark.createDataFrame(windows, duplicates.WINDOWS)
+    found = duplicates.duplicates(walked, remembering)
+    assert found is not None
+    out_of_order = order.order_violations(walked.waits())
+    broken = out_of_order.unionByName(duplicates.duplicate_violations(found)).collect()
+    walked.blocks.unpersist()
     assert {(row["queue"], row["rule"]) for row in broken} == {
         (name, rule)
         for name, (_, expected) in FAULTS.items()
@@ -167,10 +173,20 @@ def test_long_lanes_and_windows_are_walked_in_pieces(
     assert len(broken) == len({row["queue"] for row in broken})
 
 
-def test_only_arrivals_whose_id_comes_again_are_put_in_order(spark: SparkSession) -> None:
-    rows = [("a", 1, "once"), ("a", 1, "twice"), ("a", 1, "twice"), ("a", 2, "once"), ("b", 1, "once")]
-    came = spark.createDataFrame(rows, "ledger_id string, queue_id long, message_id string")
-    assert duplicates.repeated(came).collect() == [("a", 1, "twice")] * 2
+def test_only_arrivals_whose_id_comes_again_are_put_in_order(spark: SparkSession, tmp_path: Path) -> None:
+    maker = LedgerMaker(tmp_path / "ids")
+    one, other = maker.queue("one"), maker.queue("other")
+    once, twice = maker.put(one, message_id=b"once"), maker.put(one, message_id=b"twice")
+    maker.put(other, message_id=b"once")
+    again = maker.put(one, message_id=b"twice")
+    maker.finish()
+    (ledger,) = inspect_ledgers([str(tmp_path / "ids")])
+    walked = walk(of_ledgers(spark, [ledger]))
+    numbers = walked.repeated_ids(10)
+    found = walked.lives(duplicates.took_one_of(numbers)).collect()
+    walked.blocks.unpersist()
+    assert once not in {row["serial"] for row in found}
+    assert sorted(row["serial"] for row in found) == [twice, again]
 
 
 def test_many_events_are_walked_in_more_parts_with_the_same_result(
@@ -179,11 +195,11 @@ def test_many_events_are_walked_in_more_parts_with_the_same_result(
     ledgers = inspect_ledgers([str(faulty(tmp_path / "faulty"))])
     subject = subject_of(ledgers)
     with events_in_one(spark, ledgers) as events:
-        few = audit(spark, subject, events)
+        few = audit(spark, subject, of_rows(events))
         few.release()
         tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1) + 1
         monkeypatch.setattr(run, "EVENTS_A_TASK", subject.records // tasks)
-        many = audit(spark, subject, events)
+        many = audit(spark, subject, of_rows(events))
         parts = many.kept[0].rdd.getNumPartitions()
         many.release()
     assert parts >= tasks
@@ -221,7 +237,7 @@ def dropped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Au
     wrong = {queue: (arrived - 1000, ended) for queue, (arrived, ended) in checkpoint_totals.totals.items()}
     subject.checkpoints[ids["other totals"]] = replace(checkpoint_totals, totals=wrong)  # type: ignore[index]
     with events_in_one(spark, ledgers) as events:
-        found = audit(spark, subject, _spoilt(events, ids))
+        found = audit(spark, subject, of_rows(_spoilt(events, ids)))
         found.release()
     shutil.rmtree(folder)
     return found.result

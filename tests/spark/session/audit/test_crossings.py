@@ -13,9 +13,11 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from postroom.ledger.format.block import Group
-from postroom.spark.audit import crossings, steps
+from postroom.spark.audit import crossings
 from postroom.spark.audit.ledgers import inspect_ledgers
 from postroom.spark.audit.rules import CROSSING_RULES, CROSSING_VERDICTS
+from postroom.spark.audit.walk.packing import of_rows
+from postroom.spark.audit.walk.walk import walk
 from tests.ledger.ledger_maker import E, H, LedgerMaker, O, S
 from tests.spark.session.audit.audits import events_in_one
 
@@ -302,7 +304,7 @@ def crossed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
         for id, position in zip(pair.ids, pair.coverage, strict=True)
     ]
     with events_in_one(spark, ledgers) as events:
-        entries = steps.lives(steps.steps(events)).persist()
+        entries = walk(of_rows(events)).lives().persist()
         table = crossings.crossings(
             entries, spark.createDataFrame(coverage, crossings.COVERAGE), ["FAR AWAY"]
         ).persist()

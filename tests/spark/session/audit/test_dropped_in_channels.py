@@ -15,9 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from postroom.spark.audit import crossings, steps
+from postroom.spark.audit import crossings
 from postroom.spark.audit.ledgers import inspect_ledgers
 from postroom.spark.audit.rules import CROSSING_RULES
+from postroom.spark.audit.walk.columns import EVENT_COLUMNS
+from postroom.spark.audit.walk.packing import of_rows
+from postroom.spark.audit.walk.walk import walk
 from tests.simulation.channels.runs import FAULTS, PAIRS, run_seed, run_with_fault
 from tests.spark.lived_ledgers import written
 from tests.spark.session.audit.audits import batches_of
@@ -28,7 +31,7 @@ FAULT_STEP: Final = 60
 TRIANGLE: Final = 1
 """Seed of three queue managers with everything at random."""
 FAR: Final = 1 << 40
-COLUMNS: Final = [name for name in steps.EVENT_COLUMNS if name not in ("ledger_id", "origin_ledger_id")]
+COLUMNS: Final = [name for name in EVENT_COLUMNS if name not in ("ledger_id", "origin_ledger_id")]
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
     pq.write_table(pa.concat_tables(copies), path, coerce_timestamps="us")
     coverage = [(id, 1, None, FAR) for copy in copies for id in pc.unique(copy["ledger_id"]).to_pylist()]
     table = crossings.crossings(
-        steps.lives(steps.steps(spark.read.parquet(str(path)))),
+        walk(of_rows(spark.read.parquet(str(path)))).lives(),
         spark.createDataFrame(coverage, crossings.COVERAGE),
     )
     verdicts: Verdicts = {}
