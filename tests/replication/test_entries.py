@@ -6,7 +6,6 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from isal.igzip_lib import compress
 
 from postroom.ledger.format.headers import with_crc
@@ -65,7 +64,8 @@ def _encoding(stored: bytes) -> Encoding:
 
 
 def test_what_can_be_compressed_takes_less() -> None:
-    orders = b"".join(b'{"order":"%08x","quantity":%d},' % (at * 2654435761 % 2**32, at % 97) for at in range(9000))
+    numbers = [at * 2654435761 % 2**32 for at in range(9000)]
+    orders = b"".join(b'{"order":"%08x","quantity":%d},' % (number, number % 97) for number in numbers)
     stored = _part(orders).encode()
     assert _encoding(stored) is Encoding.DEFLATE
     assert len(stored) < len(orders) // 2

@@ -250,11 +250,14 @@ def _balances(subject: Subject, read: _Read) -> list[Balance]:
 
 
 def _counted(table: DataFrame | None, by: str, order: Iterable[str]) -> dict[str, int]:
-    """How many rows there are of each, in this order."""
+    """How many rows there are of each, in this order; of what isn't named there, behind."""
     if table is None:
         return {}
     counts = {row[by]: row["count"] for row in table.groupBy(by).count().collect()}
-    return {name: counts[name] for name in order if name in counts}
+    places = {name: place for place, name in enumerate(order)}
+    return {
+        name: counts[name] for name in sorted(counts, key=lambda name: (places.get(name, len(places)), name))
+    }
 
 
 def _sample(violations: DataFrame) -> tuple[Violation, ...]:
