@@ -31,6 +31,7 @@ from bench import (
     transactions,
 )
 from bench.contenders import CONTENDERS, Contender
+from bench.document import merged
 from bench.progress import show_progress
 
 SECTIONS = (
@@ -101,20 +102,20 @@ class Run:
 
     def of_brokers(self) -> str:
         """The page's part that isn't Spark; empty if nothing of it was measured."""
-        parts: list[str] = []
+        parts: list[tuple[str, str]] = []
         if self.traffic:
-            parts.append(f"### Versions and settings\n\n{tables.versions(self.traffic)}")
-            parts.append(f"### Rates\n\n{tables.rates(self.traffic)}")
+            parts.append(("Versions and settings", tables.versions(self.traffic)))
+            parts.append(("Rates", tables.rates(self.traffic)))
             if self._has("enqueue_cpu_us"):
-                parts.append(f"### Processor time\n\n{tables.processor(self.traffic)}")
+                parts.append(("Processor time", tables.processor(self.traffic)))
             if self._has("beside_p50_us"):
-                parts.append(f"### Latency\n\n{tables.latency(self.traffic)}")
+                parts.append(("Latency", tables.latency(self.traffic)))
         if self.transactions:
-            parts.append(f"### Transactions\n\n{tables.transactions(self.transactions)}")
+            parts.append(("Transactions", tables.transactions(self.transactions)))
         if self.channels:
-            parts.append(f"### Channels\n\n{tables.channels(self.channels)}")
+            parts.append(("Channels", tables.channels(self.channels)))
         if self.waiting:
-            parts.append(f"### Memory and restart\n\n{tables.waiting(self.waiting)}")
+            parts.append(("Memory and restart", tables.waiting(self.waiting)))
         for title, values in (
             ("Recovery", self.recovery),
             ("Decoding", self.decode),
@@ -124,12 +125,13 @@ class Run:
             ("One message in flight beside readers of the ledger", self.readers),
         ):
             if values:
-                parts.append(f"### {title}\n\n{tables.facts(values)}")
-        if not parts:
+                parts.append((title, tables.facts(values)))
+        when = f"Of {self.client['day']}, {self.machine['processor']}, {self.machine['cores']} cores."
+        texts = [f"### {title}\n\n{when}\n\n{table}" for title, table in parts]
+        if not texts:
             return ""
-        parts.insert(0, f"### Machine and client\n\n{tables.facts({**self.machine, **_texts(self.client)})}")
-        parts += self._failed()
-        return "\n".join(parts)
+        client = tables.facts({**self.machine, **_texts(self.client)})
+        return "\n".join([f"### Machine and client\n\n{client}", *texts, *self._failed()])
 
     def of_replication(self) -> str:
         """The page's part on brokers with copies; empty if that wasn't measured."""
@@ -197,7 +199,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--fresh-s", type=float, help="the pipeline beside a paced writer (120; quick: 20)")
     parser.add_argument("--commits", type=int, help="made before that (an hour's, 7200; quick: 200)")
     parser.add_argument(
-        "--document", action="store_true", help="also write the tables that the documentation shows"
+        "--document",
+        action="store_true",
+        help="also write the tables that the documentation shows, those of the sections that were measured",
     )
     return parser.parse_args(arguments)
 
@@ -326,8 +330,8 @@ def save(run: Run, document: bool) -> None:
             (DOCUMENTED_REPLICATION, run.of_replication()),
             (DOCUMENTED_SPARK, run.of_spark()),
         ):
-            if text:  # what was not measured stays as it is
-                page.write_text(text)
+            if text:
+                page.write_text(merged(page.read_text(), text))
 
 
 def last_run() -> Run:
