@@ -25,8 +25,10 @@ CASE_S = 90.0
 QUICKLY = "heartbeat_ms = 100\nclaim_after_ms = 1000"
 
 
-async def play_over_take_over(case: Case, active: BrokerProcess, other: BrokerProcess, cut: CutPoint) -> None:
-    """A case whose connection goes to whoever is active; `active` ends with the connection."""
+async def play_over_take_over(case: Case, active: BrokerProcess, other: BrokerProcess, cut: CutPoint) -> bool:
+    """A case whose connection goes to whoever is active; `active` ends with the connection. Whether it did:
+    how many answers of messages that are under way together share a frame is a matter of time, so that one of
+    the frames with answers may not come."""
     async with asyncio.timeout(CASE_S), FaultyProxy(active.host, active.port, cut) as proxy:
         scene = Scene(proxy, f"failover:({active.url},{other.url})")
         counted = proxy.on_cut
@@ -39,7 +41,8 @@ async def play_over_take_over(case: Case, active: BrokerProcess, other: BrokerPr
         proxy.on_cut = take_over
         await scene.prepare()
         await case(scene)
-        assert scene.cuts == 1
+        assert scene.cuts == 1 or (scene.cuts == 0 and cut.frame == "disposition")
+        return scene.cuts == 1
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
@@ -53,13 +56,17 @@ def test_nothing_is_lost_wherever_the_active_member_is_killed(
             places = [each for each in await cut_points(case, active.url) if each.frame in FRAMES]
             step = len(places) // BREAKS
             assert step > 1, places
+            breaks = 0
             for cut in places[CASES.index(case) % step :: step]:
                 try:
-                    await play_over_take_over(case, active, other, cut)
+                    broke = await play_over_take_over(case, active, other, cut)
                 except BaseException as failure:
                     raise AssertionError(f"killed {cut}: {failure!r}") from failure
-                await asyncio.to_thread(active.launch)
-                active, other = other, active
+                if broke:
+                    breaks += 1
+                    await asyncio.to_thread(active.launch)
+                    active, other = other, active
+            assert breaks >= BREAKS - 1
 
         asyncio.run(act())
         for each in made:

@@ -139,6 +139,14 @@ def test_without_a_console_of_the_active_member_there_is_no_link(urls: list[str]
     assert "nobody, as far as was read" in answered(Front(lambda: nobody, True, True), "/", BROWSER)[2]
 
 
+def test_a_member_that_has_just_become_active_asks_a_browser_to_come_again() -> None:
+    """Its report is that of an active member already, and the application isn't there yet."""
+    report = GOOD | {"member": "b", "sequence": 7, "members": {}}
+    status, headers, body = answered(Front(lambda: report, True, True), "/queues", BROWSER)
+    assert (status, headers["content-type"]) == (503, "text/html; charset=utf-8")
+    assert headers["retry-after"] and "It is starting" in body and "not the active" not in body.lower()
+
+
 def test_the_api_of_a_follower_answers_with_a_problem_that_names_the_active_member() -> None:
     front = Front(lambda: dict(MEMBER), True, True)
     status, headers, body = answered(front, "/api/v1/queues", BROWSER)

@@ -8,6 +8,8 @@ from html import escape
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from postroom.server.status import ACTIVE
+
 CONTENT_TYPE: Final = "text/html; charset=utf-8"
 HEADERS: Final = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none';"
@@ -37,15 +39,18 @@ def console_among(urls: Iterable[str]) -> str:
 
 def follower_page(report: Mapping[str, Any], health: Mapping[str, Any], is_open: bool) -> bytes:
     """HTML; ``health``: the body of the probe of readiness; not ``is_open``: only that it isn't active."""
-    state = str(report["state"])
+    state = escape(str(report["state"]))
+    title, when = "This is not the active member", f"It is {state}, and serves them once it is active"
+    if report["state"] == ACTIVE:
+        title, when = "This member has just become active", "It is starting, and serves them in a moment"
     rows = _rows(report, health) if is_open else {}
-    listed = "".join(f"<dt>{escape(title)}</dt><dd>{shown}</dd>" for title, shown in rows.items())
+    listed = "".join(f"<dt>{escape(name)}</dt><dd>{shown}</dd>" for name, shown in rows.items())
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="refresh" content="{REFRESH_S}"><title>Not the active member · Postroom</title>'
-        f"<style>{_STYLE}</style></head><body><main><h1>This is not the active member</h1>"
-        f"<p>It is {escape(state)}: its console and HTTP API are served once it is active.</p>"
+        f'<meta http-equiv="refresh" content="{REFRESH_S}"><title>{title} · Postroom</title>'
+        f"<style>{_STYLE}</style></head><body><main><h1>{title}</h1>"
+        f"<p>Its console and HTTP API are not here yet. {when}.</p>"
         f"<dl>{listed}</dl></main></body></html>"
     ).encode()
 
@@ -53,7 +58,7 @@ def follower_page(report: Mapping[str, Any], health: Mapping[str, Any], is_open:
 def _rows(report: Mapping[str, Any], health: Mapping[str, Any]) -> dict[str, str]:
     """What is shown, as HTML by its title."""
     rows = {}
-    if "member" in report:
+    if "active_member" in report:
         rows["This member"] = escape(str(report["member"]))
         rows["Active member"] = _active(report)
         rows["Behind it"] = f"{report['behind']:,} entries, {report['behind_s']} s"
