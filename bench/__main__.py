@@ -185,9 +185,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--waiting", type=int, help="messages of the memory section (10,000,000; quick: 1,000,000)"
     )
     parser.add_argument(
-        "--again", action="store_true", help="measure the chosen sections anew and keep the last run's others"
-    )
-    parser.add_argument(
         "--search-rabbitmq",
         action="store_true",
         help=f"only look for RabbitMQ's best settings, and keep them in {search.FOUND.relative_to(ROOT)}",
@@ -243,20 +240,16 @@ def measure(options: argparse.Namespace, run: Run) -> None:
     waiting = options.waiting or (1_000_000 if options.quick else 10_000_000)
 
     def traffic_section() -> None:
-        run.traffic.clear()  # rows are of one run: nothing of an earlier one stays among them
         traffic.measure(contenders, _sizes(options), sections, run.traffic, run.failures)
 
     def transactions_section() -> None:
-        run.transactions.clear()
         rounds = options.rounds or 3
         transactions.measure(contenders, rounds, options.quick, run.transactions, run.failures)
 
     def channels_section() -> None:
-        run.channels.clear()
         channels.measure(options.rounds or 3, options.quick, run.channels, run.failures)
 
     def replication_section() -> None:
-        run.replicated.clear()
         sizes = _sizes(options)
         replication.rates(sizes, run.replicated, run.failures)
         run.replication = replication.engine()
@@ -334,29 +327,6 @@ def save(run: Run, document: bool) -> None:
                 page.write_text(merged(page.read_text(), text))
 
 
-def last_run() -> Run:
-    """The run that `save` has written; its failures are forgotten."""
-    path = OUT / "results.json"
-    if not path.exists():
-        sys.exit(f"bench: --again needs a run to go on from, and there is no {path.relative_to(ROOT)}")
-    saved = json.loads(path.read_text())
-    kept = {name: saved.get(name, {}) for name in FACTS}
-    run = Run(saved["machine"], saved["client"], **kept)
-    run.spark, run.spark_long = saved.get("spark", {}), saved.get("spark_long", {})
-    run.spark_messages = saved.get("spark_messages", {})
-    run.traffic = _rows(saved["traffic"])
-    run.transactions = _rows(saved.get("transactions", {}))
-    run.channels = _rows(saved.get("channels", {}))
-    run.replicated, run.replication = _rows(saved.get("replicated", {})), saved.get("replication", {})
-    if saved["waiting"] is not None:
-        run.waiting = memory.Waiting(**saved["waiting"])
-    return run
-
-
-def _rows(saved: dict[str, Any]) -> dict[str, traffic.Measured]:
-    return {label: traffic.Measured(**row) for label, row in saved.items()}
-
-
 def main() -> int:
     """Measures, prints the tables, saves them; exit code 1 when a section failed."""
     options = parse(sys.argv[1:])
@@ -369,7 +339,7 @@ def main() -> int:
         "delivery": "at least once, durable",
         "day": time.strftime("%Y-%m-%d"),
     }
-    run = last_run() if options.again else Run(machine.describe(), client)
+    run = Run(machine.describe(), client)
     if set(options.sections.split(",")) - WITHOUT_LOAD_CLIENT:
         loadtool.build()
     measure(options, run)
