@@ -139,7 +139,8 @@ class Run:
             return ""
         facts = tables.facts({**self.machine, **_texts(self.client)})
         rates = tables.rates(self.replicated, replication.REFERENCE)
-        parts = [tables.versions(self.replicated), rates, tables.latency(self.replicated)]
+        windows = tables.best_windows(self.replicated, replication.WINDOWS, replication.REFERENCE)
+        parts = [tables.versions(self.replicated), rates, windows, tables.latency(self.replicated)]
         return "\n".join([facts, *parts, tables.facts(self.replication), *self._failed()])
 
     def of_spark(self) -> str:

@@ -9,6 +9,7 @@ import statistics
 import tempfile
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from proton.utils import BlockingConnection
@@ -27,12 +28,15 @@ QUEUE = "bench"
 SMALL_BYTES, LARGE_BYTES = 1300, 1 << 20
 """An entry with one message of 1 KB, and the largest there is."""
 SMALL, LARGE = 500, 100
+WINDOWS = (500, 1000, 2000, 4000)
+"""Messages in flight: a round trip through several nodes takes longer than one through a single one."""
 TAKE_OVERS = 11
 FOLLOWING = "following"
 
 
 def rates(sizes: traffic.Sizes, results: dict[str, traffic.Measured], failures: list[str]) -> None:
-    """In, out, both at once, and one message in flight."""
+    """In, out, both at once, each with several windows, and one message in flight."""
+    sizes = replace(sizes, windows=WINDOWS)
     traffic.measure(replicated.CONTENDERS, sizes, {"rates", "latency"}, results, failures)
 
 

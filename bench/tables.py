@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from bench.floor import LABEL as FLOOR
 from bench.memory import Waiting
-from bench.traffic import Measured
+from bench.traffic import RATES, Measured, of_window
 
 REFERENCE = "RabbitMQ quorum"
 """Whose median the ratios are to."""
@@ -57,6 +57,29 @@ def rates(results: dict[str, Measured], of: str = REFERENCE) -> str:
         rows.append([*row, spread(measured.values.get("messages_per_sync", []))])
     note = f"× is the ratio to {of}, of medians. `{FLOOR}` syncs after every record.\n"
     return markdown_table(header, rows) + "\n" + note
+
+
+def best_windows(results: dict[str, Measured], windows: tuple[int, ...], of: str) -> str:
+    """The same, each with as many messages in flight as it is fastest with; ratios to the best of `of`."""
+    header = ["messages a second, each at its best"]
+    for what in ("enqueue", "dequeue", "both at once"):
+        header += [what, "in flight", "×"]
+    reference = results.get(of, Measured())
+    rows = []
+    for label, measured in results.items():
+        row = [label]
+        for name, _ in RATES:
+            window, values = _best_window(measured, name, windows)
+            row += [spread(values), whole(window), _ratio(values, _best_window(reference, name, windows)[1])]
+        if label != FLOOR:
+            rows.append(row)
+    return markdown_table(header, rows)
+
+
+def _best_window(measured: Measured, name: str, windows: tuple[int, ...]) -> tuple[int, list[float]]:
+    found = {window: measured.values.get(of_window(name, window), []) for window in windows}
+    best = max(found, key=lambda window: statistics.median(found[window] or [0]))
+    return best, found[best]
 
 
 def processor(results: dict[str, Measured]) -> str:

@@ -20,6 +20,15 @@ BESIDE_LEAD_S = 1.0
 """The saturating sender starts this much before the synchronous one, and ends as much later."""
 
 
+RATES = (("enqueue", "send"), ("dequeue", "receive"), ("both", "both"))
+"""Measurements of rates, and the load client's mode for each."""
+
+
+def of_window(name: str, window: int) -> str:
+    """The measurement of that rate with so many messages in flight."""
+    return f"{name}_window_{window}"
+
+
 @dataclass(frozen=True)
 class Sizes:
     """How much traffic a run makes."""
@@ -30,6 +39,8 @@ class Sizes:
     warm_up_s: float = 4.0
     body_bytes: int = 1024
     window: int = 1000
+    windows: tuple[int, ...] = ()
+    """Of rates that are measured again, each with so many messages in flight."""
 
 
 @dataclass
@@ -86,6 +97,8 @@ def _measure_contender(
             traffic.warm_up()
             if "rates" in sections:
                 traffic.rates()
+                for window in sizes.windows:
+                    traffic.rates_of_window(window)
             if "latency" in sections:
                 traffic.latency()
 
@@ -105,7 +118,7 @@ class _Traffic:
 
     def rates(self) -> None:
         """In, out, and both at once."""
-        for name, mode in (("enqueue", "send"), ("dequeue", "receive"), ("both", "both")):
+        for name, mode in RATES:
             used = processor.seconds_of(self.broker)
             report = loadtool.run(
                 self.broker, mode, self.row.queue, messages=self.sizes.messages, **self.common
@@ -113,6 +126,13 @@ class _Traffic:
             used = processor.seconds_of(self.broker) - used
             self.measured.add(name, report.rate)
             self.measured.add(f"{name}_cpu_us", used * 1e6 / self.sizes.messages)
+
+    def rates_of_window(self, window: int) -> None:
+        """The same with so many messages unanswered, or so much credit."""
+        sizes: dict[str, object] = {**self.common, "window": window, "credit": window}
+        for name, mode in RATES:
+            report = loadtool.run(self.broker, mode, self.row.queue, messages=self.sizes.messages, **sizes)
+            self.measured.add(of_window(name, window), report.rate)
 
     def latency(self) -> None:
         """One message in flight on an idle broker, then beside a saturating sender to another queue."""
