@@ -51,7 +51,7 @@ class World:
 
     def __init__(self) -> None:
         self.loop = Loop()
-        self.turns = Turns(cast(asyncio.AbstractEventLoop, self.loop), self)
+        self.turns = Turns(cast(asyncio.AbstractEventLoop, self.loop), self, 0)
         self.seen: list[str] = []
         self.open = True
         self.syncing = False

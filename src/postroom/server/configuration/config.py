@@ -96,6 +96,9 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     deliveries_ahead: Annotated[int, Meta(ge=1, le=100_000)] = 2000
     """Messages given to one link that have not yet left through its socket, whatever its credit (and about 4
     MiB of them at most)."""
+    busy_poll_us: Annotated[int, Meta(ge=0, le=10_000)] = 100
+    """Where one request follows the last answer within this time, again and again, the loop waits awake for
+    the next one, which saves the processor's waking up; 0: it always sleeps."""
     suspended_links: NotNegative = 10_000
     """Links that are gone and may be resumed."""
     suspended_timeout_s: Annotated[int, Meta(ge=0, le=3600)] = 3600

@@ -76,7 +76,7 @@ class Service:
         self.limits: Final = config.limits
         self.clock: Final = clock
         self._most_unsynced_bytes: Final = min(config.limits.unsynced_bytes, ledger.most_unsynced_bytes)
-        self.turns: Final = Turns(loop, self)
+        self.turns: Final = Turns(loop, self, config.limits.busy_poll_us)
         self.failure: BaseException | None = None
         """Why the service ended by itself: the ledger's failure."""
         self.ended: Final = ended or asyncio.Event()

@@ -10,6 +10,7 @@ from collections import deque
 from typing import Final, Protocol
 
 from postroom.server.clock import monotonic_us
+from postroom.server.listening.busy_polling import BusyPolling
 
 TURN_FRAMES: Final = 256
 TURN_US: Final = 1000
@@ -63,7 +64,7 @@ class TurnEnd(Protocol):
 class Turns:
     """Runs the turns of one event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, end: TurnEnd) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, end: TurnEnd, busy_poll_us: int) -> None:
         self._loop = loop
         self._end = end
         self._ready: deque[Worker] = deque()
@@ -71,6 +72,7 @@ class Turns:
         self._modest: Worker | None = None
         """Who has sent little last."""
         self._shared_until_us = 0
+        self._polling: Final = BusyPolling(loop, busy_poll_us, self.quiet)
 
     def wake(self, worker: Worker) -> None:
         """``worker`` has something in its inbox. Call once, when the inbox stops being empty."""
@@ -94,10 +96,14 @@ class Turns:
 
     def _run(self) -> None:
         self._scheduled = False
+        self._polling.end_gap()
         all_held = self._take_in()
         self._end.end_turn()
-        if not (all_held and self._end.in_flight()):
+        in_flight = self._end.in_flight()
+        if not (all_held and in_flight):
             self.go_on()
+        if self.quiet() and not in_flight:
+            self._polling.begin_gap()
 
     def _take_in(self) -> bool:
         """Whether all that is left must wait until the block in flight is durable."""
