@@ -103,11 +103,23 @@ static void on_message(struct load *l, pn_delivery_t *delivery) {
   l->credit_given--;
 }
 
+/* What has come goes into the open transaction as far as it has room; the rest waits for the next. */
+static void take_messages(struct load *l) {
+  pn_delivery_t *next;
+  while (transact_has_room(&l->transact) && (next = pn_link_current(l->receiver->link)) != NULL) {
+    uint64_t before = l->received;
+    on_message(l, next);
+    if (l->received == before) return;
+  }
+}
+
 static void on_delivery(void *context, struct endpoint *e, pn_delivery_t *delivery) {
   struct load *l = context;
   if (l->options.transaction && transact_handles(&l->transact, delivery)) return;
   if (e->sender)
     on_answer(context, delivery);
+  else if (l->options.transaction)
+    take_messages(l);
   else
     on_message(context, delivery);
 }
@@ -124,7 +136,7 @@ static bool sending_is_over(const struct load *l, double now) {
 static uint64_t allowance(const struct load *l, double now) {
   if (sending_is_over(l, now)) return 0;
   const struct transact *t = &l->transact;
-  if (l->options.transaction && (t->phase != PHASE_OPEN || t->used == t->size)) return 0;
+  if (l->options.transaction && !transact_has_room(t)) return 0;
   uint64_t most = l->options.window - l->in_flight;
   int credit = pn_link_credit(l->sender->link);
   if (credit < 0) credit = 0;
@@ -154,22 +166,9 @@ static void send_messages(struct load *l, double now) {
   }
 }
 
-/* As much as the open transaction has room for: what comes is accepted in it. */
-static void give_credit_in_transaction(struct load *l) {
-  if (!transact_ready(&l->transact)) return;
-  uint32_t room = l->transact.size - l->transact.used;
-  if (room <= l->credit_given) return;
-  pn_link_flow(l->receiver->link, (int)(room - l->credit_given));
-  l->credit_given = room;
-}
-
 /* Credit is renewed when half of it is used, and never beyond what is still wanted. A relay's is also used by what waits
  * for the other broker's answer. */
 static void give_credit(struct load *l) {
-  if (l->options.transaction) {
-    give_credit_in_transaction(l);
-    return;
-  }
   uint64_t used = l->credit_given + (l->options.mode == MODE_RELAY ? l->in_flight : 0);
   if (used > l->options.credit / 2) return;
   uint64_t wanted = l->options.messages ? l->options.messages - l->received - l->credit_given : UINT32_MAX;
@@ -241,7 +240,6 @@ static void wait_for_links(struct load *l) {
 
 /* No further transaction is to begin. */
 static bool is_over(const struct load *l, double now) {
-  if (l->transact.phase != PHASE_NONE) return false;
   if (l->sender) return sending_is_over(l, now);
   return (l->options.messages && l->received >= l->options.messages) || time_is_up(l, now);
 }
@@ -251,10 +249,11 @@ static void run_load(struct load *l) {
   while (!first_error(l)) {
     double now = now_s();
     if (is_done(l, now)) break;
-    if (l->options.transaction && !is_over(l, now)) transact_ready(&l->transact);
+    if (l->options.transaction && !is_over(l, now)) transact_begin(&l->transact);
     if (l->sender && l->options.mode != MODE_RELAY) send_messages(l, now);
+    if (l->receiver && l->options.transaction) take_messages(l);
     if (l->receiver) give_credit(l);
-    if (l->options.transaction) transact_commit_if_full(&l->transact, l->in_flight == 0);
+    if (l->options.transaction) transact_commit_if_full(&l->transact, !is_over(l, now));
     pump(l);
     check_patience(l);
   }

@@ -58,7 +58,7 @@ static size_t begin(struct bytes *b, int constructor, int count) {
 static void close_at(struct bytes *b, size_t at) { b->data[at] = (char)(b->size - at - 1); }
 
 static void fail(struct transact *t, const char *what, uint64_t code) {
-  if (t->error[0] == '\0') snprintf(t->error, sizeof t->error, "transaction %lu: %s (%#lx)", t->number, what, code);
+  if (t->error[0] == '\0') snprintf(t->error, sizeof t->error, "transaction %lu: %s (%#lx)", t->begun, what, code);
 }
 
 static void send_bytes(pn_link_t *link, uint64_t tag, const struct bytes *b) {
@@ -93,13 +93,13 @@ void transact_open(struct transact *t, pn_session_t *session, uint32_t size, boo
 static void global_id(const struct transact *t, char gtrid[GTRID_BYTES]) {
   uint32_t process = (uint32_t)getpid();
   memcpy(gtrid, &process, sizeof process);
-  memcpy(gtrid + sizeof process, &t->number, sizeof t->number);
+  memcpy(gtrid + sizeof process, &t->begun, sizeof t->begun);
 }
 
 static void declare(struct transact *t) {
   struct bytes b = {.size = 0};
   char gtrid[GTRID_BYTES];
-  t->number++;
+  t->begun++;
   global_id(t, gtrid);
   put_descriptor(&b, 0x77);
   put_descriptor(&b, 0x31);
@@ -114,13 +114,12 @@ static void declare(struct transact *t) {
     close_at(&b, xid);
     close_at(&b, fields);
   }
-  send_bytes(t->control, t->number * 2, &b);
-  t->phase = PHASE_DECLARING;
+  send_bytes(t->control, t->begun * 2, &b);
+  t->declaring = true;
 }
 
-bool transact_ready(struct transact *t) {
-  if (t->phase == PHASE_NONE && pn_link_credit(t->control) > 0) declare(t);
-  return t->phase == PHASE_OPEN && t->used < t->size;
+void transact_begin(struct transact *t) {
+  if (t->phase == PHASE_NONE && !t->declaring && pn_link_credit(t->control) > 0) declare(t);
 }
 
 void transact_mark(struct transact *t, pn_delivery_t *delivery, bool accepts) {
@@ -149,7 +148,7 @@ static void discharge(struct transact *t) {
   put_short(&b, 0xa0, t->id, t->id_size);
   put_byte(&b, 0x42); /* false: commit */
   close_at(&b, fields);
-  send_bytes(t->control, t->number * 2 + 1, &b);
+  send_bytes(t->control, t->begun * 2 - 1, &b);
   t->phase = PHASE_DECIDING;
 }
 
@@ -181,24 +180,27 @@ static void request(struct transact *t, const char *operation, enum phase phase)
   close_at(&b, map);
   put_descriptor(&b, 0x77);
   put_byte(&b, 0x40);
-  send_bytes(t->requests, t->number * 4 + (uint64_t)phase - PHASE_ENDING, &b);
+  send_bytes(t->requests, t->begun * 4 + (uint64_t)phase - PHASE_ENDING, &b);
   t->phase = phase;
 }
 
-void transact_commit_if_full(struct transact *t, bool answered) {
-  if (t->phase != PHASE_OPEN || t->used < t->size || !answered) return;
+bool transact_has_room(const struct transact *t) { return t->phase == PHASE_OPEN && t->used < t->size; }
+
+void transact_commit_if_full(struct transact *t, bool more) {
+  if (t->phase != PHASE_OPEN || t->used < t->size) return;
   t->asked_s = now_s();
-  if (t->requests)
+  if (t->requests) {
     request(t, "END", PHASE_ENDING);
-  else
-    discharge(t);
+    return;
+  }
+  discharge(t);
+  if (more && pn_link_credit(t->control) > 0) declare(t);
 }
 
 static void committed(struct transact *t) {
   histogram_add(&t->latency, now_s() - t->asked_s);
   t->committed++;
   t->used = 0;
-  t->phase = PHASE_NONE;
 }
 
 static void on_declared(struct transact *t, pn_delivery_t *delivery) {
@@ -214,18 +216,21 @@ static void on_declared(struct transact *t, pn_delivery_t *delivery) {
   }
   memcpy(t->id, id.start, id.size);
   t->id_size = id.size;
-  t->phase = PHASE_OPEN;
+  t->declaring = false;
 }
 
 static void on_control(struct transact *t, pn_delivery_t *delivery) {
   uint64_t state = pn_delivery_remote_state(delivery);
   if (state == 0) return;
-  if (t->phase == PHASE_DECLARING && state == DECLARED)
+  if (t->declaring && state == DECLARED) {
     on_declared(t, delivery);
-  else if (t->phase == PHASE_DECIDING && state == PN_ACCEPTED)
+    if (t->phase == PHASE_NONE) t->phase = PHASE_OPEN;
+  } else if (t->phase == PHASE_DECIDING && state == PN_ACCEPTED) {
     committed(t);
-  else
+    t->phase = t->begun == t->committed || t->declaring ? PHASE_NONE : PHASE_OPEN;
+  } else {
     fail(t, "refused by the coordinator, state", state);
+  }
   pn_delivery_settle(delivery);
 }
 
@@ -252,6 +257,7 @@ static void on_answer(struct transact *t, pn_delivery_t *delivery) {
     request(t, "COMMIT", PHASE_DECIDING);
   } else {
     committed(t);
+    t->phase = PHASE_NONE;
   }
 }
 
