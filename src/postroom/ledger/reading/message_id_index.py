@@ -4,6 +4,7 @@ Safe in any thread beside the writer, sealing and retention: files are looked up
 again when one has gone meanwhile. Bodies are not touched.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import chain
 from typing import Final, NamedTuple
@@ -121,9 +122,10 @@ class IdReader:
                 first, last = self._span(number)
                 low, high = np.searchsorted(serials, [first, last + 1]).tolist()
                 if low < high:
-                    image = load_image(self._disk, number)
-                    at = find(image.arrivals["position"], serials[low:high])
-                    yield image.arrivals.take(at[at >= 0]), np.frombuffer(image.names, np.uint8)
+                    image, wanted = load_image(self._disk, number), serials[low:high]
+                    rows = _between(image.arrivals, int(wanted[0]), int(wanted[-1]))
+                    at = find(rows["position"], wanted)
+                    yield rows.take(at[at >= 0]), np.frombuffer(image.names, np.uint8)
             except FileNotFoundError:  # retention has let it go: a checkpoint carries what lives
                 continue
 
@@ -132,6 +134,12 @@ class IdReader:
             image = load_image(self._disk, number)
             self._spans[number] = (image.first_position, image.last_position)
         return self._spans[number]
+
+
+def _between(rows: Array, first: int, last: int) -> Array:
+    """The rows of some positions, both included; the others are not looked at: there may be 50 MB of them."""
+    positions = rows["position"]
+    return rows[bisect_left(positions, first) : bisect_right(positions, last)]
 
 
 def _from_blocks(file: JournalBodies, serials: Array) -> Iterator[tuple[Array, Array]]:
