@@ -1,11 +1,11 @@
 """How fast a ledger is read: .events files decoded to Arrow, in one process, with nothing else going on.
 
-    python bench/reader_bench.py [--messages 1000000] [--rounds 5]
+    python -m bench.reader_bench [--messages 1000000] [--rounds 5]
 
-Writes an .events file of that many messages (random 36-byte ids; put, acquire, confirm: three events each) to
-a temporary folder, then decodes it through the same code as a Spark task: all columns, ten columns, and the
-record arrays alone. The file is read once before, so that the page cache is warm. Prints medians of the
-rounds, in events per second of processor time and of wall time.
+Writes a ledger of that many messages (random 36-byte ids; put, acquire, confirm: three events each), all in
+one .events file, to a temporary folder, then decodes it through the same code as a Spark task: all columns,
+ten columns, and the record arrays alone. The file is read once before, so that the page cache is warm. Prints
+medians of the rounds, in events per second of processor time and of wall time.
 """
 
 import argparse
@@ -15,19 +15,17 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 
+from bench.spark_workload import CONSUMER, ID_BYTES, QUEUES, Folder, Records, Source, pattern_of
 from postroom.ledger.format.file_names import events_name
-from postroom.ledger.format.headers import NO_SEAL
-from postroom.ledger.format.layout import ARRIVAL_DTYPE, BLOCK_ROW_DTYPE, TRANSITION_DTYPE, Array
+from postroom.ledger.format.layout import ARRIVAL_DTYPE, TRANSITION_DTYPE, Array
 from postroom.ledger.format.records import ArrivalFlag, RecordType
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.reading.segments import open_segment
-from postroom.ledger.storage.disk import RealDisk
-from postroom.ledger.storage.events_image import EventsImage, encode_image, write_durably
+from postroom.ledger.verification.acceptance import accept
 from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.ledger_source.options import MOST_PARTITION_RECORDS
@@ -35,8 +33,6 @@ from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places.folder import FolderPlace
 from postroom.spark.places.slices import plan
 
-ID_BYTES = 36
-QUEUES = 10
 TEN_COLUMNS = (
     "position",
     "ordinal",
@@ -51,41 +47,27 @@ TEN_COLUMNS = (
 )
 
 
-def write_events_file(folder: Path, messages: int) -> int:
-    """One .events file; returns how many events it holds."""
+def write_ledger(folder: Path, messages: int) -> int:
+    """A ledger whose messages are all in one .events file; returns how many events these have."""
     rng = np.random.default_rng(7)
     names = rng.integers(ord("a"), ord("z"), messages * ID_BYTES, dtype=np.uint8)
     queues = (rng.integers(0, QUEUES, messages) + 1).astype(np.uint32)
-    arrivals, transitions = _arrivals(messages, queues), _transitions(messages, queues)
-    dictionary, details = _dictionary(messages * ID_BYTES)
-    heap = memoryview(names.tobytes() + details)
-    image = EventsImage(
-        ledger_id=UUID(int=1).bytes,
-        epoch=1,
-        epoch_id=b"e" * 16,
-        file_number=1,
-        first_position=1,
-        last_position=3 * messages,
-        time_us=0,
-        last_time_us=0,
-        sealed=NO_SEAL,
-        last_block_crc=0,
-        dictionary_count=len(dictionary),
-        transitions=np.concatenate([dictionary, transitions]),
-        arrivals=arrivals,
-        names=heap,
-        blocks=np.zeros(0, BLOCK_ROW_DTYPE),
-    )
-    disk = RealDisk(folder)
-    write_durably(disk, events_name(1), encode_image(image))
-    disk.unlock()
-    return 3 * messages
+    out, events = Folder(folder), 3 * messages
+    defined = Source(pattern_of(events)).definitions()
+    out.seal(defined)
+    first = defined.last_position + 1
+    arrivals, transitions = _arrivals(first, queues), _transitions(first, queues)
+    out.seal(Records(first, arrivals, transitions, names.tobytes()))
+    out.journal(Records(first + events, arrivals[:0], transitions[:0], b""))
+    out.close()
+    accept(folder)
+    return events
 
 
-def _arrivals(messages: int, queues: Array) -> Array:
-    arrivals = np.zeros(messages, ARRIVAL_DTYPE)
-    numbers = np.arange(messages)
-    arrivals["position"] = arrivals["body_serial"] = 3 * numbers + 1
+def _arrivals(first: int, queues: Array) -> Array:
+    numbers = np.arange(len(queues))
+    arrivals = np.zeros(len(queues), ARRIVAL_DTYPE)
+    arrivals["position"] = arrivals["body_serial"] = first + 3 * numbers
     arrivals["time_us"] = 1_790_000_000_000_000 + 3 * numbers
     arrivals["routing_set"] = queues
     arrivals["to_state"], arrivals["event"], arrivals["priority"] = State.AVAILABLE, Event.PUT, 4
@@ -96,31 +78,21 @@ def _arrivals(messages: int, queues: Array) -> Array:
     return arrivals
 
 
-def _transitions(messages: int, queues: Array) -> Array:
-    transitions = np.zeros(2 * messages, TRANSITION_DTYPE)
-    numbers = np.repeat(np.arange(messages), 2)
-    second = np.arange(2 * messages) % 2 == 1
-    transitions["position"] = 3 * numbers + 2 + second
-    transitions["serial"] = 3 * numbers + 1
+def _transitions(first: int, queues: Array) -> Array:
+    numbers = np.repeat(np.arange(len(queues)), 2)
+    second = np.arange(len(numbers)) % 2 == 1
+    transitions = np.zeros(len(numbers), TRANSITION_DTYPE)
+    transitions["position"] = first + 3 * numbers + 1 + second
+    transitions["serial"] = first + 3 * numbers
     transitions["time_us"] = 1_790_000_000_000_000 + 3 * numbers + 1 + second
     transitions["queue"] = np.repeat(queues, 2)
-    transitions["holder"], transitions["holder_kind"] = 7, HolderKind.CONSUMER
+    transitions["holder"], transitions["holder_kind"] = CONSUMER, HolderKind.CONSUMER
     transitions["type"] = RecordType.ENTRY_EVENT
     transitions["event"] = np.where(second, Event.CONFIRM, Event.ACQUIRE)
     transitions["from_state"] = np.where(second, State.GET_UNCONFIRMED, State.AVAILABLE)
     transitions["to_state"] = np.where(second, State.DELETED, State.GET_UNCONFIRMED)
     transitions["outcome"] = np.where(second, Outcome.CONSUMED, Outcome.NONE)
     return transitions
-
-
-def _dictionary(offset: int) -> tuple[Array, bytes]:
-    details = [b'{"name": "queue.%d"}' % number for number in range(1, QUEUES + 1)]
-    records = np.zeros(QUEUES, TRANSITION_DTYPE)
-    records["type"] = RecordType.QUEUE_DEFINED
-    records["queue"] = np.arange(1, QUEUES + 1)
-    records["detail_len"] = [len(detail) for detail in details]
-    records["detail_offset"] = offset + np.cumsum(records["detail_len"]) - records["detail_len"]
-    return records, b"".join(details)
 
 
 def decode(folder: Path, columns: tuple[str, ...]) -> int:
@@ -168,8 +140,8 @@ def main() -> None:
     pa.set_cpu_count(1)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        events = write_events_file(folder, messages)
-        size = (folder / events_name(1)).stat().st_size
+        events = write_ledger(folder, messages)
+        size = (folder / events_name(2)).stat().st_size
         print(f"{events:,} events, {size:,} bytes, one process, median of {rounds}")
         print(f"{'decode .events to Arrow':<34}{'M events/s of CPU':>20}{'of wall time':>16}")
         measured: dict[str, int] = {"decode_events": events}

@@ -49,7 +49,8 @@ def recovery(quick: bool) -> dict[str, str]:
 
 def decode(quick: bool) -> dict[str, str]:
     """How fast `.events` files become Arrow tables."""
-    return _run("reader_bench.py", *(["--quick"] if quick else []))
+    arguments = ["-m", "bench.reader_bench", *(["--quick"] if quick else [])]
+    return _texts(_figures("reader_bench", arguments, subprocess.PIPE))
 
 
 def selectors(quick: bool) -> dict[str, str]:

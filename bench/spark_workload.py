@@ -41,6 +41,7 @@ from postroom.ledger.format.layout import (
 from postroom.ledger.format.records import ArrivalFlag, RecordType
 from postroom.ledger.storage.disk import RealDisk
 from postroom.ledger.storage.events_image import EventsImage, encode_image, write_durably
+from postroom.ledger.storage.superblock import Superblock, create_superblock
 from postroom.ledger.verification.acceptance import accept
 from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
 
@@ -281,6 +282,17 @@ class Folder:
             crc = header_crc_of(head)
             parts += [head, block.arrivals, block.transitions, block.names]
         write_durably(self._disk, journal_name(self._number), list(parts))
+
+    def begin(self, records: Records) -> None:
+        """The newest file, without a record yet: it comes after these, which are sealed."""
+        self.journal(records.between(records.last_position + 1, records.last_position))
+        (self.folder / journal_name(self._number - 1)).unlink(missing_ok=True)
+
+    def vouch(self, first_position: int) -> None:
+        """The superblock: nothing is missing from this position on, up to the newest file, which is begun."""
+        create_superblock(
+            self._disk, Superblock(LEDGER_ID.bytes, self._number, first_position, newest_file=self._number)
+        )
 
     def close(self) -> None:
         self._disk.unlock()

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
 from zlib import crc32
@@ -24,6 +25,7 @@ from bench.spark_workload import (
     PRODUCER,
     QUEUES,
     Folder,
+    Records,
     Source,
     pattern_of,
 )
@@ -49,18 +51,36 @@ _CONFIRM: Final = EntryEvent(
 _CONFIRM.count(1, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A sealed file."""
+
+    first_position: int
+    last_position: int
+    path: Path
+
+
 def files(folder: Path) -> None:
-    """Sealed files on demand."""
+    """Sealed files on demand, behind which the newest is always empty."""
     out, source = Folder(folder), Source(pattern_of())
-    definitions = source.definitions()
-    written = deque([(definitions.last_position, out.seal(definitions))])
+    written: deque[Written] = deque()
+
+    def add(records: Records) -> None:
+        written.append(Written(records.first_position, records.last_position, out.seal(records)))
+        out.begin(records)
+
+    add(source.definitions())
+    out.vouch(written[0].first_position)
     for line in sys.stdin:
         _, *read = line.split()
-        records = source.take()
-        written.append((records.last_position, out.seal(records)))
-        while read and written[0][0] <= int(read[0]) - KEPT_EVENTS:
-            written.popleft()[1].unlink()
-        print(records.last_position, flush=True)
+        add(source.take())
+        gone: list[Path] = []
+        while read and written[0].last_position <= int(read[0]) - KEPT_EVENTS:
+            gone.append(written.popleft().path)
+        out.vouch(written[0].first_position)
+        for path in gone:
+            path.unlink()
+        print(written[-1].last_position, flush=True)
     out.close()
 
 

@@ -4,6 +4,7 @@ Safe in any thread beside the writer, sealing and retention: files are looked up
 again when one has gone meanwhile. Bodies are not touched.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import chain
 from typing import Final, NamedTuple
@@ -29,6 +30,7 @@ PIECE_ROWS: Final = 1 << 16
 """Arrivals hashed and sorted at a time: a step holds the interpreter for some milliseconds."""
 
 _SHARED: Final = int(ArrivalFlag.BODY_SHARED)
+_RECEIVED: Final = int(ArrivalFlag.RECEIVED)
 
 
 class Named(NamedTuple):
@@ -120,9 +122,10 @@ class IdReader:
                 first, last = self._span(number)
                 low, high = np.searchsorted(serials, [first, last + 1]).tolist()
                 if low < high:
-                    image = load_image(self._disk, number)
-                    at = find(image.arrivals["position"], serials[low:high])
-                    yield image.arrivals.take(at[at >= 0]), np.frombuffer(image.names, np.uint8)
+                    image, wanted = load_image(self._disk, number), serials[low:high]
+                    rows = _between(image.arrivals, int(wanted[0]), int(wanted[-1]))
+                    at = find(rows["position"], wanted)
+                    yield rows.take(at[at >= 0]), np.frombuffer(image.names, np.uint8)
             except FileNotFoundError:  # retention has let it go: a checkpoint carries what lives
                 continue
 
@@ -131,6 +134,12 @@ class IdReader:
             image = load_image(self._disk, number)
             self._spans[number] = (image.first_position, image.last_position)
         return self._spans[number]
+
+
+def _between(rows: Array, first: int, last: int) -> Array:
+    """The rows of some positions, both included; the others are not looked at: there may be 50 MB of them."""
+    positions = rows["position"]
+    return rows[bisect_left(positions, first) : bisect_right(positions, last)]
 
 
 def _from_blocks(file: JournalBodies, serials: Array) -> Iterator[tuple[Array, Array]]:
@@ -203,21 +212,24 @@ def _hashed(named: Named) -> list[HashedIds]:
 
 
 def _ids_of(named: Named) -> list[MessageIds]:
-    names = named.names.data
-    columns = [
-        (offsets.tolist(), lengths.tolist(), types.tolist())
-        for _, offsets, lengths, types in _columns(named.rows)
-    ]
-    groups = [named.rows[f"group_id_{what}"].tolist() for what in ("offset", "len")]
-    found = []
-    for row in range(len(named.rows)):
-        texts = [bytes(names[at[row] : at[row] + size[row]]) for at, size, _ in columns]
-        ids = MessageIds(texts[0], texts[1], columns[1][2][row], texts[2], columns[2][2][row])
-        ids.group_id = bytes(names[groups[0][row] : groups[0][row] + groups[1][row]])
-        ids.group_sequence = int(named.rows["group_sequence"][row])
-        ids.creation_us = int(named.rows["creation_us"][row])
-        if not named.own["flags"][row] & ArrivalFlag.RECEIVED:
-            ids.parent_queue = int(named.own["parent_queue"][row])
-            ids.parent_serial = int(named.own["parent_serial"][row])
-        found.append(ids)
+    """Of each row. Columns are taken out as lists: an element of an array costs as much as the whole row."""
+    names, rows = named.names.data, named.rows
+    unique, message, correlation = (
+        (_texts(names, offsets, lengths), types.tolist()) for _, offsets, lengths, types in _columns(rows)
+    )
+    groups = _texts(names, rows["group_id_offset"], rows["group_id_len"])
+    is_own = (named.own["flags"] & _RECEIVED) == 0
+    parents = [(named.own[f"parent_{what}"] * is_own).tolist() for what in ("queue", "serial")]
+    found = list(map(MessageIds, unique[0], *message, *correlation))
+    more = (groups, *(rows[name].tolist() for name in ("group_sequence", "creation_us")), *parents)
+    for ids, group, sequence, creation_us, queue, serial in zip(found, *more, strict=True):
+        ids.group_id, ids.group_sequence, ids.creation_us = group, sequence, creation_us
+        ids.parent_queue, ids.parent_serial = queue, serial
     return found
+
+
+def _texts(names: memoryview, offsets: Array, lengths: Array) -> list[bytes]:
+    if not lengths.any():
+        return [b""] * len(lengths)
+    ends = offsets.astype(np.int64) + lengths
+    return [bytes(names[at:end]) for at, end in zip(offsets.tolist(), ends.tolist(), strict=True)]

@@ -7,7 +7,8 @@ interruption the next run goes on behind what is noted, and what was done and no
 
 import asyncio
 from collections.abc import Callable, Iterator
-from itertools import islice
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -53,6 +54,16 @@ def carry_out(plan: Plan, manifest: Manifest, url: str, in_flight: int, progress
     return results
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Some actions of a plan, as the broker is asked for them."""
+
+    batch: pa.Table
+    order: list[int]
+    """Of the batch's rows in `actions`."""
+    actions: list[dict[str, Any]]
+
+
 class _Run:
     def __init__(self, plan: Plan, manifest: Manifest, results: Results, progress: Progress | None) -> None:
         self._plan = plan
@@ -64,45 +75,59 @@ class _Run:
         async with await factory.create_connection() as connection:
             clients = [await connection.create_management() for _ in range(in_flight)]
             await self._request(clients[0], [])  # whether it is the right broker, and the queue is there
-            batches = self._plan.batches(self._manifest.files, self._results.rows, MAX_ACTIONS)
-            while await self._next_part(clients, batches):
-                pass
+            windows = self._windows(in_flight)
+            done: list[pa.Table] = []
+            answers: Answers = []
+            window = next(windows, None)
+            while window is not None:
+                following = asyncio.create_task(asyncio.to_thread(next, windows, None))
+                acts = map(self._act, clients, window)
+                answers += chain.from_iterable(await asyncio.gather(*acts))
+                done += [request.batch for request in window]
+                if self._progress is not None:
+                    self._progress(self._results.rows + len(answers), self._manifest.rows())
+                if len(answers) >= NOTED_ROWS:
+                    self._note(done, answers)
+                    done, answers = [], []
+                window = await following
+            if done:
+                self._note(done, answers)
 
-    async def _next_part(self, clients: list[ManagementClient], batches: Iterator[pa.Table]) -> bool:
-        """Carry out as many actions as one file of results has; whether there were any."""
-        done: list[pa.Table] = []
-        rows = 0
-        while rows < NOTED_ROWS and (window := list(islice(batches, len(clients)))):
-            requests = [self._act(client, batch) for client, batch in zip(clients, window, strict=False)]
-            for batch, answers in zip(window, await asyncio.gather(*requests), strict=True):
-                done.append(_noted(batch, answers))
-                rows += batch.num_rows
-            if self._progress is not None:
-                self._progress(self._results.rows + rows, self._manifest.rows())
-        if done:
-            noted, results = pa.concat_tables(done), self._results
-            results.parts += 1
-            self._plan.write(file_name(RESULTS_FILE, results.parts), RESULTS_SCHEMA, noted.to_batches())
-            results.add(noted)
-        return bool(done)
+    def _windows(self, in_flight: int) -> Iterator[list[_Request]]:
+        """What is left of the plan, so many requests at a time. Each is made while the broker works on those
+        before it."""
+        batches = self._plan.batches(self._manifest.files, self._results.rows, MAX_ACTIONS)
+        while window := list(islice(batches, in_flight)):
+            yield [self._made(batch) for batch in window]
 
-    async def _act(self, client: ManagementClient, batch: pa.Table) -> Answers:
-        """One batch, in smaller ones where it is too much for one request."""
-        rows: list[dict[str, Any]] = batch.to_pylist()
+    def _made(self, batch: pa.Table) -> _Request:
+        return _Request(batch, *request_of(batch.to_pylist(), f"job {self._manifest.job}"))
+
+    def _note(self, done: list[pa.Table], answers: Answers) -> None:
+        """One file of results."""
+        noted, results = _noted(pa.concat_tables(done).combine_chunks(), answers), self._results
+        results.parts += 1
+        self._plan.write(file_name(RESULTS_FILE, results.parts), RESULTS_SCHEMA, noted.to_batches())
+        results.add(noted)
+
+    async def _act(self, client: ManagementClient, request: _Request) -> Answers:
+        """One request, in smaller ones where it is too much for one."""
+        batch = request.batch
         try:
-            return await self._request(client, rows)
+            reply = await self._request(client, request.actions)
         except ResourceAllocationException:
-            if len(rows) <= 1:
+            if batch.num_rows <= 1:
                 raise
+        else:
+            return answers_of(reply, request.order)
         half = batch.num_rows // 2
-        first = await self._act(client, batch.slice(0, half))
-        return first + await self._act(client, batch.slice(half))
+        first = await self._act(client, self._made(batch.slice(0, half)))
+        return first + await self._act(client, self._made(batch.slice(half)))
 
-    async def _request(self, client: ManagementClient, rows: list[dict[str, Any]]) -> Answers:
-        order, actions = request_of(rows, f"job {self._manifest.job}")
+    async def _request(self, client: ManagementClient, actions: list[dict[str, Any]]) -> dict[str, Any]:
         body = {"ledger_id": self._manifest.ledger_id, "actions": actions}
         reply = await client.request("ACT", kind=MESSAGE_TYPE, name=self._manifest.queue, body=body)
-        return answers_of(reply.attributes(), order)
+        return reply.attributes()
 
 
 def request_of(rows: list[dict[str, Any]], reason: str) -> tuple[list[int], list[dict[str, Any]]]:

@@ -14,9 +14,11 @@ import pyarrow.compute as pc
 
 from postroom.ledger.errors import UnknownRecord
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
+from postroom.spark.ledger_source.names import TEXT_CODES
 from postroom.spark.ledger_source.positions import Position
 from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places.place import Slice
+from postroom.spark.store.files import UNIQUE_TEXTS
 from postroom.spark.store.protocol import OPEN, DataFile, Part
 from postroom.spark.store.table_store import TableStore
 from postroom.spark.tables.events import EVENTS
@@ -26,6 +28,16 @@ from postroom.spark.tables.range import Range
 from postroom.spark.tables.row_sums import NOTHING, RowSum, added, row_sum
 
 CARRIED_EVENT: Final = "none"
+
+READ_SCHEMA: Final = pa.schema(
+    [
+        field.with_type(TEXT_CODES)
+        if pa.types.is_string(field.type) and field.name not in UNIQUE_TEXTS
+        else field
+        for field in EVENTS_SCHEMA
+    ]
+)
+"""Events as tasks read them: texts by dictionary all the way to the files, which are written so, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +135,7 @@ def write_partials(store: TableStore, rows: Range, ledger_id: str, small_rows: i
         rows = rows.of_entries
     if not len(rows):
         return
-    made = partials(definition, rows)
+    made = partials(definition, rows, coded=True)
     if len(rows) <= small_rows and definition.is_done is not None:
         yield from _written(store, made, OPEN, None, ledger_id)
         return
@@ -177,10 +189,10 @@ def _read(slice: Slice) -> tuple[pa.Table, int, str]:
     """The events of a slice, the last position read, and why no further, if so."""
     batches: list[pa.RecordBatch] = []
     try:
-        for batch in read_events(slice):
+        for batch in read_events(slice, READ_SCHEMA):
             batches.append(batch)  # one by one: what came before an error counts
     except UnknownRecord as error:
-        events = pa.Table.from_batches(batches, EVENTS_SCHEMA)
+        events = pa.Table.from_batches(batches, READ_SCHEMA).unify_dictionaries()
         before = events.filter(pc.less(events["position"], error.position))
         return before, error.position - 1, str(error)
-    return pa.Table.from_batches(batches, EVENTS_SCHEMA), slice.last, ""
+    return pa.Table.from_batches(batches, READ_SCHEMA).unify_dictionaries(), slice.last, ""

@@ -18,7 +18,7 @@ from postroom.spark.tables.definition import TableDefinition
 SLOT_BITS: Final = 10
 SLOTS: Final = 1 << SLOT_BITS
 
-GROUP_ROWS: Final = 4096
+GROUP_ROWS: Final = 8192
 """Rows of one row group, about, where a file is written by slots."""
 
 SLOTS_NOTE: Final = b"postroom.slots"

@@ -90,6 +90,10 @@ def where(column: pa.Array | pa.ChunkedArray, keep: Array) -> pa.Array:
         return array
     if pa.types.is_dictionary(array.type):
         return codes(array).array(keep)
+    if array.offset == 0 and (pa.types.is_integer(array.type) or pa.types.is_timestamp(array.type)):
+        shown = keep & valid(array) if array.null_count else keep
+        bits = pa.py_buffer(np.packbits(shown, bitorder="little"))
+        return pa.Array.from_buffers(array.type, len(array), [bits, array.buffers()[1]])  # no value is copied
     return pc.if_else(pa.array(keep), array, pa.scalar(None, array.type))
 
 

@@ -88,14 +88,18 @@ FIELDS: Final = (
 
 def units(events: Range) -> pa.Table:
     """One row for each event."""
-    columns = {field.name: events.column(field.name, field.type) for field in FIELDS}
-    columns |= _state(events) | _times(events) | dwell(events) | events.order()
-    columns["channel"] = of_arrivals(events, "channel")
-    columns["delivery_count"] = events.column("delivery_delta", pa.int64())
-    columns["failure_count"] = events.column("failure_delta", pa.int64())
-    columns["event_count"] = pa.array((~events.is_carried).astype(np.int64))
-    columns["is_carried"] = pa.array(events.is_carried)
-    return pa.table(columns)
+    made = _state(events) | _times(events) | dwell(events) | events.order()
+    made["channel"] = of_arrivals(events, "channel")
+    made["delivery_count"] = events.column("delivery_delta", pa.int64())
+    made["failure_count"] = events.column("failure_delta", pa.int64())
+    made["event_count"] = pa.array((~events.is_carried).astype(np.int64))
+    made["is_carried"] = pa.array(events.is_carried)
+    return pa.table(
+        {
+            one.name: made[one.name] if one.name in made else events.column(one.name, one.type)
+            for one in FIELDS
+        }
+    )
 
 
 def _state(events: Range) -> dict[str, Any]:
@@ -115,7 +119,7 @@ def _state(events: Range) -> dict[str, Any]:
 
 
 def _times(events: Range) -> dict[str, Any]:
-    time = events.column("time", TIMESTAMP)
+    time = arrays.one(events.column("time", TIMESTAMP))
     carried = events.is_carried
     became_available = events.codes("to_state").among("available") & ~carried
     return {

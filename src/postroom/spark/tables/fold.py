@@ -1,6 +1,6 @@
 """Folding: rows of a table with the same key become one, each column by its merge."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -22,19 +22,32 @@ LOWEST: Final = -(1 << 63)
 HIGHEST: Final = (1 << 63) - 1
 
 
-def fold(definition: TableDefinition, rows: pa.Table, groups: Groups | None = None) -> pa.Table:
+def fold(
+    definition: TableDefinition, rows: pa.Table, groups: Groups | None = None, coded: bool = False
+) -> pa.Table:
     """One row for each key, sorted by key. Of a table that is append-only, the rows as they are.
 
-    ``groups``, if it is known already: the rows by key, each key's in the order of their events.
+    ``groups``, if it is known already: the rows by key, each key's in the order of their events. ``coded``:
+    what are dictionary arrays in the rows stay so.
     """
     if definition.is_done is None:
-        return rows.select(definition.schema.names).cast(definition.schema)
+        return _typed(definition, [rows.column(name) for name in definition.schema.names], coded)
     if not len(rows):
         return definition.schema.empty_table()
     found = groups if groups is not None else _groups(definition, rows)
     folding = _Folding(definition, rows, found)
-    columns = [folding.column(field) for field in definition.fields]
-    return pa.Table.from_arrays(columns, schema=definition.schema)
+    return _typed(definition, [folding.column(field) for field in definition.fields], coded)
+
+
+def _typed(
+    definition: TableDefinition, columns: Sequence[pa.Array | pa.ChunkedArray], coded: bool
+) -> pa.Table:
+    """The columns in the types of the table, or, ``coded``, texts as they are."""
+    schema = definition.schema
+    for at, column in enumerate(columns) if coded else ():
+        if pa.types.is_dictionary(column.type):
+            schema = schema.set(at, schema.field(at).with_type(column.type))
+    return pa.Table.from_arrays(columns, names=schema.names).cast(schema)
 
 
 def shown(definition: TableDefinition, folded: pa.Table) -> pa.Table:
@@ -48,8 +61,9 @@ def shown(definition: TableDefinition, folded: pa.Table) -> pa.Table:
     return folded
 
 
-def partials(definition: TableDefinition, events: pa.Table | Range) -> pa.Table:
-    """The table's rows of a range of events (or of rows of the table that it is made of), folded.
+def partials(definition: TableDefinition, events: pa.Table | Range, coded: bool = False) -> pa.Table:
+    """The table's rows of a range of events (or of rows of the table that it is made of), folded; ``coded``
+    as for `fold`.
 
     Give a ``Range`` where several tables are made of the same events: they share what they have in common.
     """
@@ -58,7 +72,7 @@ def partials(definition: TableDefinition, events: pa.Table | Range) -> pa.Table:
         rows = rows.of_entries
     made = definition.units(rows)
     shared = _SHARED.get(definition.key) if len(made) == len(rows) else None
-    return fold(definition, made, shared(rows) if shared else None)
+    return fold(definition, made, shared(rows) if shared else None, coded)
 
 
 _SHARED: Final[dict[tuple[str, ...], Callable[[Range], Groups]]] = {
@@ -141,8 +155,7 @@ class _Folding:
         column = self._rows.column(field.name)
         if column.null_count == len(column):
             return pa.nulls(len(self._groups), field.type)
-        merged = _MERGES[field.merge](self, field, column)
-        return merged if merged.type == field.type else merged.cast(field.type)
+        return _MERGES[field.merge](self, field, column)
 
     def first(self, field: Field, column: pa.ChunkedArray) -> pa.Array:
         return arrays.one(column).take(self._first)

@@ -32,15 +32,19 @@ FIELDS: Final = (
 def units(events: Range) -> pa.Table:
     """One row for each event."""
     came = events.is_arrival | events.is_carried
-    columns: dict[str, Any] = {field.name: events.column(field.name, field.type) for field in FIELDS}
-    columns |= events.order() | _ends(events)
-    columns["arrived"] = pa.array(came.astype(np.int64))
-    columns["is_carried"] = pa.array(events.is_carried)
-    columns["arrival_time"] = arrays.where(events.column("time", TIMESTAMP), came)
-    columns["arrival_event"] = events.codes("event").array(events.is_arrival)
+    made: dict[str, Any] = events.order() | _ends(events)
+    made["arrived"] = pa.array(came.astype(np.int64))
+    made["is_carried"] = pa.array(events.is_carried)
+    made["arrival_time"] = arrays.where(events.column("time", TIMESTAMP), came)
+    made["arrival_event"] = events.codes("event").array(events.is_arrival)
     for name in ("channel", "container", "user"):
-        columns[name] = of_arrivals(events, name)
-    return pa.table(columns)
+        made[name] = of_arrivals(events, name)
+    return pa.table(
+        {
+            one.name: made[one.name] if one.name in made else events.column(one.name, one.type)
+            for one in FIELDS
+        }
+    )
 
 
 def _ends(events: Range) -> dict[str, pa.Array]:

@@ -6,7 +6,7 @@ has what is to be done (``action``, ``to``, ``reason``) and the messages that it
 of the messages in that order.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from postroom.manager.administration.message_jobs import ANSWERS, MAX_ACTIONS, Act, Acted, Action, detail_of
 from postroom.manager.queues.queue import Queue
@@ -59,7 +59,7 @@ def _columns(fields: dict[object, object], where: str) -> list[list[int]]:
         column = fields.get(name)
         if column is None and name == _OPTIONAL:
             column = [0] * len(found[0])
-        if not isinstance(column, list) or not all(map(_is_number, column)):
+        if not isinstance(column, list) or not _are_numbers(column):
             raise RequestError(BAD_REQUEST, f"{where}.{name} must be a list of whole numbers of 0 or more")
         if found and len(column) != len(found[0]):
             raise RequestError(
@@ -69,8 +69,12 @@ def _columns(fields: dict[object, object], where: str) -> list[list[int]]:
     return found
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_NUMBER
+def _are_numbers(column: list[object]) -> bool:
+    kinds = set(map(type, column))
+    if not all(issubclass(kind, int) and kind is not bool for kind in kinds):
+        return False
+    numbers = cast("list[int]", column)
+    return not numbers or (min(numbers) >= 0 and max(numbers) <= MAX_NUMBER)
 
 
 def shown_acted(done: object, now_us: int) -> Attributes:
