@@ -42,6 +42,10 @@ SECTIONS = (
     "channels",
     "replication",
     "memory",
+    "deep",
+    "wide",
+    "crowd",
+    "churn",
     "recovery",
     "decode",
     "selectors",
@@ -58,6 +62,9 @@ FACTS: dict[str, Callable[[bool], dict[str, str]]] = {
     "decode": scale.decode,
     "senders": scale.senders,
     "readers": scale.readers,
+    "wide": scale.wide,
+    "crowd": scale.crowd,
+    "churn": scale.churn,
     "selectors": scale.selectors,
     "topics": scale.topics,
 }
@@ -82,6 +89,10 @@ class Run:
     replication: dict[str, str] = field(default_factory=dict)
     traffic: dict[str, traffic.Measured] = field(default_factory=dict)
     waiting: memory.Waiting | None = None
+    deep: memory.Waiting | None = None
+    wide: dict[str, str] = field(default_factory=dict)
+    crowd: dict[str, str] = field(default_factory=dict)
+    churn: dict[str, str] = field(default_factory=dict)
     recovery: dict[str, str] = field(default_factory=dict)
     decode: dict[str, str] = field(default_factory=dict)
     selectors: dict[str, str] = field(default_factory=dict)
@@ -116,7 +127,12 @@ class Run:
             parts.append(("Channels", tables.channels(self.channels)))
         if self.waiting:
             parts.append(("Memory and restart", tables.waiting(self.waiting)))
+        if self.deep:
+            parts.append(("A deep queue", tables.waiting(self.deep)))
         for title, values in (
+            ("Many queues", self.wide),
+            ("Many connections", self.crowd),
+            ("Churn", self.churn),
             ("Recovery", self.recovery),
             ("Decoding", self.decode),
             ("Selectors on a deep queue", self.selectors),
@@ -183,6 +199,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--messages", type=int, help="messages in each timed run (200,000; quick: 50,000)")
     parser.add_argument(
         "--waiting", type=int, help="messages of the memory section (10,000,000; quick: 1,000,000)"
+    )
+    parser.add_argument(
+        "--deep", type=int, help="messages of the section deep (100,000,000; quick: 2,000,000)"
     )
     parser.add_argument(
         "--search-rabbitmq",
@@ -258,6 +277,9 @@ def measure(options: argparse.Namespace, run: Run) -> None:
     def memory_section() -> None:
         run.waiting = memory.measure(waiting)
 
+    def deep_section() -> None:
+        run.deep = memory.measure(options.deep or (2_000_000 if options.quick else 100_000_000), False)
+
     steps = [
         (bool(sections & {"rates", "latency"}), "rates and latency", traffic_section),
         ("syncs" in sections, "syncs", lambda: _count_syncs(contenders, run)),
@@ -265,6 +287,7 @@ def measure(options: argparse.Namespace, run: Run) -> None:
         ("channels" in sections, "channels", channels_section),
         ("replication" in sections, "replication", replication_section),
         ("memory" in sections, "memory", memory_section),
+        ("deep" in sections, "deep", deep_section),
         *_fact_steps(options, sections, run),
         *_spark_steps(options, sections, run),
     ]
@@ -307,7 +330,7 @@ def _spark_steps(
 def _guarded(name: str, step: Any, run: Run) -> None:
     try:
         step()
-    except (loadtool.LoadFailed, BrokerFailed, scale.ScaleFailed) as failed:
+    except (loadtool.LoadFailed, BrokerFailed, scale.ScaleFailed, memory.NoRoom) as failed:
         show_progress(f"{name} failed: {failed}")
         run.failures.append(f"{name}: {failed}")
 

@@ -67,10 +67,29 @@ def senders(quick: bool) -> dict[str, str]:
     return _run("senders.py", *(["--quick"] if quick else []))
 
 
+def wide(quick: bool) -> dict[str, str]:
+    """Many queues."""
+    return _module("wide", quick)
+
+
+def crowd(quick: bool) -> dict[str, str]:
+    """Many connections with traffic on each."""
+    return _module("crowd", quick)
+
+
+def churn(quick: bool) -> dict[str, str]:
+    """Everything that comes and goes, for minutes."""
+    return _module("churn", quick)
+
+
 def readers(quick: bool) -> dict[str, str]:
     """What reading the ledger over HTTP costs who sends meanwhile."""
-    arguments = ["-m", "bench.beside_readers", *(["--quick"] if quick else [])]
-    return _texts(_figures("beside_readers", arguments, None))
+    return _module("beside_readers", quick)
+
+
+def _module(name: str, quick: bool) -> dict[str, str]:
+    """A module of this folder, which shows how it goes."""
+    return _texts(_figures(name, ["-m", f"bench.{name}", *(["--quick"] if quick else [])], None))
 
 
 def spark(options: argparse.Namespace) -> dict[str, float]:

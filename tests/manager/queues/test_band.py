@@ -28,7 +28,7 @@ def an_entry(queue: Queue, place: int) -> Entry:
 @given(COMMANDS)
 def test_like_a_sorted_list(commands: list[tuple[str, int]]) -> None:
     queue = Queue(1, QueueDefinition(name="q"), 1 << 20, HeldByAll())
-    band = queue.bands[4]
+    band = queue.band(4)
     here: dict[int, Entry] = {}
     held: list[Entry] = []
     last = 0
@@ -71,7 +71,7 @@ def check(band: object, here: dict[int, Entry], last: int) -> None:
 
 def test_taking_from_the_middle_sweeps_in_time() -> None:
     queue = Queue(1, QueueDefinition(name="q"), 1 << 20, HeldByAll())
-    band = queue.bands[4]
+    band = queue.band(4)
     entries = [an_entry(queue, place) for place in range(1, 2001)]
     for entry in entries:
         band.push(entry)

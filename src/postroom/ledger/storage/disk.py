@@ -57,6 +57,9 @@ class DiskFile(Protocol):
     def view(self) -> bytes | mmap.mmap:
         """The whole file as it is now, without copying where possible; not for files that still grow."""
 
+    def read_ahead(self, offset: int = 0, size: int = 0) -> None:
+        """So much from there on (0: to the end) will be wanted at once: have the system begin to read it."""
+
     def size_bytes(self) -> int: ...
 
     def identity(self) -> tuple[int, ...] | None:
@@ -192,6 +195,9 @@ class RealFile:
         if self.size_bytes() == 0:
             return b""
         return mmap.mmap(self._fd, 0, prot=mmap.PROT_READ)
+
+    def read_ahead(self, offset: int = 0, size: int = 0) -> None:
+        os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_WILLNEED)
 
     def size_bytes(self) -> int:
         return os.fstat(self._fd).st_size
