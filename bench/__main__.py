@@ -49,6 +49,7 @@ SECTIONS = (
     "recovery",
     "decode",
     "selectors",
+    "rare",
     "topics",
     "senders",
     "readers",
@@ -56,7 +57,7 @@ SECTIONS = (
     "spark-messages",
     "spark-long",
 )
-WITHOUT_LOAD_CLIENT = {"recovery", "decode", "selectors", "spark", "spark-long"}
+WITHOUT_LOAD_CLIENT = {"recovery", "decode", "selectors", "rare", "spark", "spark-long"}
 FACTS: dict[str, Callable[[bool], dict[str, str]]] = {
     "recovery": scale.recovery,
     "decode": scale.decode,
@@ -66,6 +67,7 @@ FACTS: dict[str, Callable[[bool], dict[str, str]]] = {
     "crowd": scale.crowd,
     "churn": scale.churn,
     "selectors": scale.selectors,
+    "rare": scale.rare,
     "topics": scale.topics,
 }
 """Sections that are a list of figures by name."""
@@ -96,6 +98,7 @@ class Run:
     recovery: dict[str, str] = field(default_factory=dict)
     decode: dict[str, str] = field(default_factory=dict)
     selectors: dict[str, str] = field(default_factory=dict)
+    rare: dict[str, str] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
     senders: dict[str, str] = field(default_factory=dict)
     readers: dict[str, str] = field(default_factory=dict)
@@ -136,6 +139,7 @@ class Run:
             ("Recovery", self.recovery),
             ("Decoding", self.decode),
             ("Selectors on a deep queue", self.selectors),
+            ("A selector that wants one message in a million", self.rare),
             ("Topics", self.topics),
             ("Unborn messages and full quotas", self.senders),
             ("One message in flight beside readers of the ledger", self.readers),

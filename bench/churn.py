@@ -1,11 +1,11 @@
 """Everything that comes and goes at a broker, all at once, at full speed, for minutes or hours.
 
-``python -m bench.churn --minutes 60`` with PYTHONPATH=build/compiled, or ``python -m bench --sections churn``:
+``python -m bench.churn --minutes 60`` with PYTHONPATH=build/compiled, or as a section of ``python -m bench``:
 connections, attaches, queues, transactions, rollbacks, selectors, expiries, dead letters, subscriptions, and
 plain traffic, each in a loop of two client processes (`bench.churn_clients`). What was done is counted by
-tenths of the time; at the end of each tenth the broker's memory, its file descriptors and its files are looked
-at. History is bounded to 128 MiB, so that the files are as many as they will be after a while. A step that
-fails, or for whose message nobody comes for 20 s, ends the run with exit code 1.
+tenths of the time; at the end of each the broker's memory, its file descriptors and its files are looked at.
+History is bounded to 128 MiB, so that the files are as many as they will be after a while. A step that fails,
+or whose message doesn't come within 20 s, ends the run with exit code 1.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ CONFIGURATION: Final = """
 journal_file_bytes = 33554432
 retention_bytes = 134217728
 acts_retention_bytes = 16777216
+
+[queue_defaults]
+redelivery_delay_ms = -1
 
 """
 

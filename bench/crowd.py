@@ -1,6 +1,6 @@
 """Ten thousand connections, each of which sends and receives.
 
-``python -m bench.crowd`` with PYTHONPATH=build/compiled, or ``python -m bench --sections crowd``: processes of
+``python -m bench.crowd`` with PYTHONPATH=build/compiled, or as a section of ``python -m bench``: processes of
 clients open 10,000 connections to a real broker on loopback, each with a sender and a receiver of one of 100
 queues. Then each sends a durable message a second, for a while (*paced*); and then each sends the next when
 the last was accepted (*flat out*). Every message must come, once. The clients need a file descriptor for each
@@ -222,16 +222,12 @@ def measure(folder: Path, connections: int, seconds: float) -> dict[str, float]:
             begun, cpu_s = time.monotonic(), processor.seconds_of(broker)
             clients.tell("open")
             found["opened a second, with two links each"] = connections / (time.monotonic() - begun)
-            found["broker CPU of one, µs"] = (
-                (processor.seconds_of(broker) - cpu_s) / connections * 1_000_000
-            )
+            found["broker CPU of one, µs"] = (processor.seconds_of(broker) - cpu_s) / connections * 1_000_000
             found["KB of memory a connection"] = (_resident(broker) - before) / connections / 1000
             for name in ("paced", "flat"):
                 show_progress(name)
                 _add_phase(found, broker, clients, name, seconds)
-            found["KB of memory a connection, after that"] = (
-                (_resident(broker) - before) / connections / 1000
-            )
+            found["KB of memory a connection, after that"] = (_resident(broker) - before) / connections / 1000
         finally:
             clients.close()
     return found
@@ -276,7 +272,9 @@ def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(prog="python -m bench.crowd", description=__doc__)
     parser.add_argument("--connections", type=int)
-    parser.add_argument("--seconds", type=float, help=f"of each phase ({SECONDS:.0f}; quick: {QUICK_SECONDS:.0f})")
+    parser.add_argument(
+        "--seconds", type=float, help=f"of each phase ({SECONDS:.0f}; quick: {QUICK_SECONDS:.0f})"
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--serve", nargs=3, type=int, help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""Millions of waiting messages: resident memory, rates in and out, and the way back after a stop or a kill."""
+"""Millions of waiting messages: memory, rates in and out, and the way back after a stop or a kill."""
 
 from __future__ import annotations
 
@@ -104,7 +104,10 @@ def anonymous_bytes(status: str) -> int:
 
 
 def measure(messages: int, mixed_priorities: bool = True) -> Waiting:
-    """Fills a queue with `messages`, ends the broker both ways, and measures on the way. Raises ``NoRoom``."""
+    """Fills a queue with `messages`, ends the broker both ways, and measures on the way.
+
+    Raises ``NoRoom``.
+    """
     seen = Waiting(messages, mixed_priorities)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         if shutil.disk_usage(name).free < messages * DISK_BYTES:

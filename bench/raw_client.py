@@ -1,5 +1,5 @@
-"""A connection with a sender and a receiver of one queue, on the AMQP engine alone: as little work for each of
-thousands as there can be."""
+"""A connection with a sender and a receiver of one queue, on the AMQP engine alone: as little work for each
+of thousands as there can be."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def now_us() -> int:
 class RawClient(asyncio.Protocol):
     """Opens, attaches both links, sends one message at a time, accepts all that comes."""
 
-    def __init__(self, name: str, queue: str, body_bytes: int, on_change: Callable[[RawClient], None]) -> None:
+    def __init__(
+        self, name: str, queue: str, body_bytes: int, on_change: Callable[[RawClient], None]
+    ) -> None:
         """``on_change`` is called when both links are there, and whenever a message has been accepted."""
         options = ConnectionOptions(server=False, container_id=name, hostname="bench", sasl_mechanisms=[])
         self._engine = Connection(options, now_us())

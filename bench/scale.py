@@ -57,6 +57,12 @@ def selectors(quick: bool) -> dict[str, str]:
     return _run("deep_selectors.py", *(["--quick"] if quick else []))
 
 
+def rare(quick: bool) -> dict[str, str]:
+    """The same of a deeper queue, of which nearly nothing is wanted."""
+    sizes = ("--messages", "1000000" if quick else "10000000", "--every", "100000" if quick else "1000000")
+    return _run("deep_selectors.py", *sizes)
+
+
 def topics(quick: bool) -> dict[str, str]:
     """What publishing to many subscriptions costs."""
     return _run("topics.py", *(["--quick"] if quick else []))

@@ -1,6 +1,6 @@
 """A hundred thousand queues: what they hold in memory, how long a start takes, how long an attach.
 
-``python -m bench.wide`` with PYTHONPATH=build/compiled, or ``python -m bench --sections wide``: queues are
+``python -m bench.wide`` with PYTHONPATH=build/compiled, or as a section of ``python -m bench``: queues are
 created through the management node of a real broker, and each gets a durable message. Then the broker is
 stopped, started, killed and started: the time is from the start of the process to the first delivery.
 An attach is measured by the Python client, from its call to the broker's answer, the link to one queue out of

@@ -6,7 +6,8 @@ import logging
 import signal
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -57,6 +58,20 @@ def serve(config: Config, read: Callable[[], Config] | None = None) -> Exit:
     return uvloop.run(_serve(config, read or (lambda: config)))
 
 
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """What a start makes is to stay: to look through it for garbage, again and again, takes longer than to
+    make it where there are very many queues."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_no_collection()
 def open_ledger(config: Config, opened: Callable[[int], Ledger] | None = None) -> Ledger:
     """Open the data folder and recover; by `opened`, with the time, where it isn't this machine's alone.
     Raises `StartError`."""
@@ -72,6 +87,7 @@ def open_ledger(config: Config, opened: Callable[[int], Ledger] | None = None) -
         raise StartError(Exit.LEDGER_REFUSED, what) from error
 
 
+@_no_collection()
 def make_broker(
     config: Config,
     ledger: Ledger,

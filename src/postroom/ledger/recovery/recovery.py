@@ -200,8 +200,8 @@ def _found(disk: Disk, found: Found) -> Found:
     for file in found.bodies:
         if isinstance(file, PackedBodies):
             check_packed(disk, file)
-    whole = whole_files(found.bodies, images.known)
-    check_bodies(disk, found.bodies, live_pieces(found.state, images.arrivals, whole), images.number_of)
+    pieces = live_pieces(found.state, images.arrivals, whole_files(found.bodies, images.known))
+    check_bodies(disk, found.bodies, pieces, images.number_of)
     return found
 
 
