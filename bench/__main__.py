@@ -65,7 +65,6 @@ FACTS: dict[str, Callable[[bool], dict[str, str]]] = {
     "readers": scale.readers,
     "wide": scale.wide,
     "crowd": scale.crowd,
-    "churn": scale.churn,
     "selectors": scale.selectors,
     "rare": scale.rare,
     "topics": scale.topics,
@@ -207,6 +206,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--deep", type=int, help="messages of the section deep (100,000,000; quick: 2,000,000)"
     )
+    parser.add_argument("--minutes", type=float, help="of the section churn (60; quick: 1)")
     parser.add_argument(
         "--search-rabbitmq",
         action="store_true",
@@ -284,6 +284,9 @@ def measure(options: argparse.Namespace, run: Run) -> None:
     def deep_section() -> None:
         run.deep = memory.measure(options.deep or (2_000_000 if options.quick else 100_000_000), False)
 
+    def churn_section() -> None:
+        run.churn = scale.churn(options.quick, options.minutes)
+
     steps = [
         (bool(sections & {"rates", "latency"}), "rates and latency", traffic_section),
         ("syncs" in sections, "syncs", lambda: _count_syncs(contenders, run)),
@@ -292,6 +295,7 @@ def measure(options: argparse.Namespace, run: Run) -> None:
         ("replication" in sections, "replication", replication_section),
         ("memory" in sections, "memory", memory_section),
         ("deep" in sections, "deep", deep_section),
+        ("churn" in sections, "churn", churn_section),
         *_fact_steps(options, sections, run),
         *_spark_steps(options, sections, run),
     ]

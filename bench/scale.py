@@ -83,9 +83,9 @@ def crowd(quick: bool) -> dict[str, str]:
     return _module("crowd", quick)
 
 
-def churn(quick: bool) -> dict[str, str]:
+def churn(quick: bool, minutes: float | None) -> dict[str, str]:
     """Everything that comes and goes, for minutes."""
-    return _module("churn", quick)
+    return _module("churn", quick, *_given(minutes=minutes))
 
 
 def readers(quick: bool) -> dict[str, str]:
@@ -93,9 +93,9 @@ def readers(quick: bool) -> dict[str, str]:
     return _module("beside_readers", quick)
 
 
-def _module(name: str, quick: bool) -> dict[str, str]:
+def _module(name: str, quick: bool, *arguments: str) -> dict[str, str]:
     """A module of this folder, which shows how it goes."""
-    return _texts(_figures(name, ["-m", f"bench.{name}", *(["--quick"] if quick else [])], None))
+    return _texts(_figures(name, ["-m", f"bench.{name}", *(["--quick"] if quick else []), *arguments], None))
 
 
 def spark(options: argparse.Namespace) -> dict[str, float]:

@@ -55,7 +55,10 @@ COLLECTOR_THRESHOLDS: Final = (50_000, 50, 1000)
 def serve(config: Config, read: Callable[[], Config] | None = None) -> Exit:
     """Run a broker until it is told to stop (SIGTERM, SIGINT) or its ledger fails; at SIGHUP it takes the
     configuration that ``read`` gives then. Raises `StartError`."""
-    return uvloop.run(_serve(config, read or (lambda: config)))
+    try:
+        return uvloop.run(_serve(config, read or (lambda: config)))
+    finally:
+        gc.freeze()  # the process ends: what there is need not be looked through for garbage once more
 
 
 @contextmanager
