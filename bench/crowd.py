@@ -188,8 +188,8 @@ class Clients:
             for number in range(PROCESSES)
         ]
 
-    def tell(self, line: str) -> list[dict[str, object]]:
-        """Have all do it; their answers."""
+    def do(self, line: str) -> list[dict[str, object]]:
+        """Have all processes do it; their answers."""
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.write(line + "\n")
@@ -220,7 +220,7 @@ def measure(folder: Path, connections: int, seconds: float) -> dict[str, float]:
         try:
             show_progress(f"opening {connections:,} connections")
             begun, cpu_s = time.monotonic(), processor.seconds_of(broker)
-            clients.tell("open")
+            clients.do("open")
             found["opened a second, with two links each"] = connections / (time.monotonic() - begun)
             found["broker CPU of one, µs"] = (processor.seconds_of(broker) - cpu_s) / connections * 1_000_000
             found["KB of memory a connection"] = (_resident(broker) - before) / connections / 1000
@@ -238,7 +238,7 @@ def _add_phase(
 ) -> None:
     cpu_s = processor.seconds_of(broker)
     phases = []
-    for answer in clients.tell(f"{name} {seconds}"):
+    for answer in clients.do(f"{name} {seconds}"):
         answer.pop("errors")
         phases.append(Phase(**answer))  # type: ignore[arg-type]
     cpu_s = processor.seconds_of(broker) - cpu_s

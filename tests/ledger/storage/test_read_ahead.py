@@ -1,4 +1,4 @@
-"""Who reads a file from its front on has its next pieces asked for, each once; nobody else."""
+"""Who reads a file from its front on has its next pieces requested, each once; nobody else."""
 
 import pytest
 
@@ -8,57 +8,59 @@ from postroom.testing.disk import MemoryDisk
 BATCH = 90_000
 
 
-class AskedFile:
-    """Notes what is asked for."""
+class NotingFile:
+    """Notes what is requested."""
 
     def __init__(self, fails: bool = False) -> None:
-        self.asked: list[tuple[int, int]] = []
+        self.requested: list[tuple[int, int]] = []
         self.fails = fails
 
     def read_ahead(self, offset: int = 0, size: int = 0) -> None:
-        self.asked.append((offset, size))
+        self.requested.append((offset, size))
         if self.fails:
             raise OSError("no such advice")
 
 
-def read(ahead: ReadAhead, file: AskedFile, starts: list[int], name: str = "f") -> None:
+def read(ahead: ReadAhead, file: NotingFile, starts: list[int], name: str = "f") -> None:
     for start in starts:
         ahead.have_read(name, file, start, start + BATCH)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("gap", [0, 1, NEAR_BYTES])
-def test_from_the_front_on_each_piece_is_asked_for_once(gap: int) -> None:
-    ahead, file = ReadAhead(), AskedFile()
+def test_from_the_front_on_each_piece_is_requested_once(gap: int) -> None:
+    ahead, file = ReadAhead(), NotingFile()
     starts = [number * (BATCH + gap) for number in range(50)]
     read(ahead, file, starts)
-    ends = [offset + size for offset, size in file.asked]
-    assert all(size == STEP_BYTES for _, size in file.asked)
-    assert all(offset >= end for (offset, _), end in zip(file.asked[1:], ends, strict=False)), "none twice"
+    ends = [offset + size for offset, size in file.requested]
+    assert all(size == STEP_BYTES for _, size in file.requested)
+    assert all(offset >= end for (offset, _), end in zip(file.requested[1:], ends, strict=False)), (
+        "none twice"
+    )
     last = starts[-1] + BATCH
     assert last + AHEAD_BYTES <= ends[-1] or gap > STEP_BYTES - BATCH
     assert ends[-1] <= last + AHEAD_BYTES + STEP_BYTES
 
 
-def test_here_and_there_asks_for_nothing() -> None:
-    ahead, file = ReadAhead(), AskedFile()
+def test_here_and_there_requests_nothing() -> None:
+    ahead, file = ReadAhead(), NotingFile()
     read(ahead, file, [0, BATCH + NEAR_BYTES + 1, 50, 900_000_000, 0])
-    assert file.asked == []
+    assert file.requested == []
 
 
 def test_files_are_told_apart_and_forgotten() -> None:
-    ahead, file = ReadAhead(), AskedFile()
+    ahead, file = ReadAhead(), NotingFile()
     for number in range(MAX_FILES + 1):
         read(ahead, file, [0], f"file {number}")
     read(ahead, file, [BATCH], "file 0")
-    assert file.asked == [], "the first has been forgotten"
+    assert file.requested == [], "the first has been forgotten"
     read(ahead, file, [BATCH], f"file {MAX_FILES}")
-    assert file.asked == [(2 * BATCH, STEP_BYTES)]
+    assert file.requested == [(2 * BATCH, STEP_BYTES)]
 
 
 def test_it_is_advice() -> None:
-    file = AskedFile(fails=True)
+    file = NotingFile(fails=True)
     read(ReadAhead(), file, [0, BATCH])
-    assert file.asked
+    assert file.requested
 
 
 def test_every_disk_takes_it() -> None:

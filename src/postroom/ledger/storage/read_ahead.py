@@ -1,4 +1,4 @@
-"""Files that are read from their front to their end, a piece at a time: the system is told of the next pieces
+"""Files that are read from their front to their end, a piece at a time: the system is advised of the next pieces
 early enough, so that nobody waits for the disk.
 
 The system would notice by itself if it were one descriptor that is read; each batch of bodies has its own.
@@ -30,19 +30,19 @@ class ReadAhead:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._files: dict[str, tuple[int, int]] = {}
-        """By name: where the last read ended, and up to where the system was told to read."""
+        """By name: where the last read ended, and up to where the system was advised to read."""
 
     def have_read(self, name: str, file: DiskFile, start: int, end: int) -> None:
         """Bytes ``start`` to ``end`` of a file; the next will probably be wanted soon if they follow on
         others."""
         with self._lock:
-            last_end, told = self._files.pop(name, (-1, 0))
+            last_end, advised = self._files.pop(name, (-1, 0))
             goes_on = 0 <= start - last_end <= NEAR_BYTES and last_end >= 0
-            told = max(told, end) if goes_on else end
-            wants = goes_on and told - end < AHEAD_BYTES
-            self._files[name] = end, told + STEP_BYTES if wants else told
+            advised = max(advised, end) if goes_on else end
+            wants = goes_on and advised - end < AHEAD_BYTES
+            self._files[name] = end, advised + STEP_BYTES if wants else advised
             if len(self._files) > MAX_FILES:
                 del self._files[next(iter(self._files))]
         if wants:
             with suppress(OSError):  # it is advice
-                file.read_ahead(told, STEP_BYTES)
+                file.read_ahead(advised, STEP_BYTES)
