@@ -1,5 +1,5 @@
-"""Files that are read from their front to their end, a piece at a time: the system is advised of the next pieces
-early enough, so that nobody waits for the disk.
+"""Files that are read from their front to their end, a piece at a time: the system is advised of the next
+pieces early enough, so that nobody waits for the disk.
 
 The system would notice by itself if it were one descriptor that is read; each batch of bodies has its own.
 """
