@@ -38,7 +38,7 @@ CONFIGURATION: Final = """
 [ledger]
 journal_file_bytes = 33554432
 retention_bytes = 134217728
-acts_retention_bytes = 1048576
+acts_retention_bytes = 16777216
 
 [queue_defaults]
 redelivery_delay_ms = -1
