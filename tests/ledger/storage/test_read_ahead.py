@@ -1,7 +1,10 @@
 """Who reads a file from its front on has its next pieces requested, each once; nobody else."""
 
+from pathlib import Path
+
 import pytest
 
+from postroom.ledger.storage.disk import RealDisk
 from postroom.ledger.storage.read_ahead import AHEAD_BYTES, MAX_FILES, NEAR_BYTES, STEP_BYTES, ReadAhead
 from postroom.testing.disk import MemoryDisk
 
@@ -11,14 +14,11 @@ BATCH = 90_000
 class NotingFile:
     """Notes what is requested."""
 
-    def __init__(self, fails: bool = False) -> None:
+    def __init__(self) -> None:
         self.requested: list[tuple[int, int]] = []
-        self.fails = fails
 
     def read_ahead(self, offset: int = 0, size: int = 0) -> None:
         self.requested.append((offset, size))
-        if self.fails:
-            raise OSError("no such advice")
 
 
 def read(ahead: ReadAhead, file: NotingFile, starts: list[int], name: str = "f") -> None:
@@ -57,12 +57,6 @@ def test_files_are_told_apart_and_forgotten() -> None:
     assert file.requested == [(2 * BATCH, STEP_BYTES)]
 
 
-def test_it_is_advice() -> None:
-    file = NotingFile(fails=True)
-    read(ReadAhead(), file, [0, BATCH])
-    assert file.requested
-
-
-def test_every_disk_takes_it() -> None:
-    disk = MemoryDisk()
-    disk.create("f").read_ahead(0, STEP_BYTES)
+def test_every_disk_takes_it(tmp_path: Path) -> None:
+    for disk in (MemoryDisk(), RealDisk(tmp_path)):
+        disk.create("f").read_ahead(0, STEP_BYTES)

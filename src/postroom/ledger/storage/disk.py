@@ -12,6 +12,7 @@ import errno
 import fcntl
 import mmap
 import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -197,7 +198,9 @@ class RealFile:
         return mmap.mmap(self._fd, 0, prot=mmap.PROT_READ)
 
     def read_ahead(self, offset: int = 0, size: int = 0) -> None:
-        os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_WILLNEED)
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError):  # it is advice
+                os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_WILLNEED)
 
     def size_bytes(self) -> int:
         return os.fstat(self._fd).st_size

@@ -5,7 +5,6 @@ The system would notice by itself if it were one descriptor that is read; each b
 """
 
 import threading
-from contextlib import suppress
 from typing import Final, final
 
 from postroom.ledger.storage.disk import DiskFile
@@ -44,5 +43,4 @@ class ReadAhead:
             if len(self._files) > MAX_FILES:
                 del self._files[next(iter(self._files))]
         if wants:
-            with suppress(OSError):  # it is advice
-                file.read_ahead(advised, STEP_BYTES)
+            file.read_ahead(advised, STEP_BYTES)
