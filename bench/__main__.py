@@ -42,9 +42,14 @@ SECTIONS = (
     "channels",
     "replication",
     "memory",
+    "deep",
+    "wide",
+    "crowd",
+    "churn",
     "recovery",
     "decode",
     "selectors",
+    "rare",
     "topics",
     "senders",
     "readers",
@@ -52,13 +57,16 @@ SECTIONS = (
     "spark-messages",
     "spark-long",
 )
-WITHOUT_LOAD_CLIENT = {"recovery", "decode", "selectors", "spark", "spark-long"}
+WITHOUT_LOAD_CLIENT = {"recovery", "decode", "selectors", "rare", "spark", "spark-long"}
 FACTS: dict[str, Callable[[bool], dict[str, str]]] = {
     "recovery": scale.recovery,
     "decode": scale.decode,
     "senders": scale.senders,
     "readers": scale.readers,
+    "wide": scale.wide,
+    "crowd": scale.crowd,
     "selectors": scale.selectors,
+    "rare": scale.rare,
     "topics": scale.topics,
 }
 """Sections that are a list of figures by name."""
@@ -82,9 +90,14 @@ class Run:
     replication: dict[str, str] = field(default_factory=dict)
     traffic: dict[str, traffic.Measured] = field(default_factory=dict)
     waiting: memory.Waiting | None = None
+    deep: memory.Waiting | None = None
+    wide: dict[str, str] = field(default_factory=dict)
+    crowd: dict[str, str] = field(default_factory=dict)
+    churn: dict[str, str] = field(default_factory=dict)
     recovery: dict[str, str] = field(default_factory=dict)
     decode: dict[str, str] = field(default_factory=dict)
     selectors: dict[str, str] = field(default_factory=dict)
+    rare: dict[str, str] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
     senders: dict[str, str] = field(default_factory=dict)
     readers: dict[str, str] = field(default_factory=dict)
@@ -116,10 +129,16 @@ class Run:
             parts.append(("Channels", tables.channels(self.channels)))
         if self.waiting:
             parts.append(("Memory and restart", tables.waiting(self.waiting)))
+        if self.deep:
+            parts.append(("A deep queue", tables.waiting(self.deep)))
         for title, values in (
+            ("Many queues", self.wide),
+            ("Many connections", self.crowd),
+            ("Churn", self.churn),
             ("Recovery", self.recovery),
             ("Decoding", self.decode),
             ("Selectors on a deep queue", self.selectors),
+            ("A selector that wants one message in a million", self.rare),
             ("Topics", self.topics),
             ("Unborn messages and full quotas", self.senders),
             ("One message in flight beside readers of the ledger", self.readers),
@@ -185,6 +204,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--waiting", type=int, help="messages of the memory section (10,000,000; quick: 1,000,000)"
     )
+    parser.add_argument(
+        "--deep", type=int, help="messages of the section deep (100,000,000; quick: 2,000,000)"
+    )
+    parser.add_argument("--minutes", type=float, help="of the section churn (60; quick: 1)")
     parser.add_argument(
         "--search-rabbitmq",
         action="store_true",
@@ -259,6 +282,12 @@ def measure(options: argparse.Namespace, run: Run) -> None:
     def memory_section() -> None:
         run.waiting = memory.measure(waiting)
 
+    def deep_section() -> None:
+        run.deep = memory.measure(options.deep or (2_000_000 if options.quick else 100_000_000), False)
+
+    def churn_section() -> None:
+        run.churn = scale.churn(options.quick, options.minutes)
+
     steps = [
         (bool(sections & {"rates", "latency"}), "rates and latency", traffic_section),
         ("syncs" in sections, "syncs", lambda: _count_syncs(contenders, run)),
@@ -266,6 +295,8 @@ def measure(options: argparse.Namespace, run: Run) -> None:
         ("channels" in sections, "channels", channels_section),
         ("replication" in sections, "replication", replication_section),
         ("memory" in sections, "memory", memory_section),
+        ("deep" in sections, "deep", deep_section),
+        ("churn" in sections, "churn", churn_section),
         *_fact_steps(options, sections, run),
         *_spark_steps(options, sections, run),
     ]
@@ -308,7 +339,7 @@ def _spark_steps(
 def _guarded(name: str, step: Any, run: Run) -> None:
     try:
         step()
-    except (loadtool.LoadFailed, BrokerFailed, scale.ScaleFailed) as failed:
+    except (loadtool.LoadFailed, BrokerFailed, scale.ScaleFailed, memory.NoRoom) as failed:
         show_progress(f"{name} failed: {failed}")
         run.failures.append(f"{name}: {failed}")
 

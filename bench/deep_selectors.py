@@ -2,7 +2,7 @@
 
 ``python -m bench.deep_selectors`` with PYTHONPATH=build/compiled, or ``python -m bench --sections
 selectors``: 1,000,000 messages wait on one queue, on disk, one in 10,000 of them is wanted (``--quick``:
-100,000, one in 1,000). Times in µs a message.
+100,000, one in 1,000; ``--messages 10000000 --every 1000000``: a deep queue). Times in µs a message.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def measure(messages: int, every: int) -> dict[str, float]:
             found[f"search, quarter {quarter + 1}, µs a message judged"] = round(cpu, 2)
             found[f"search, quarter {quarter + 1}, wall µs"] = round(wall, 2)
             found[f"search, quarter {quarter + 1}, judged"] = bench.judged() - before
-        bench.take(consumer, 1)
+        bench.take(consumer, wanted % 4 + 1)
         found["judged in all"] = bench.judged()
         found["reads"] = bench.fetches
         again = bench.judged()
@@ -144,10 +144,13 @@ def measure(messages: int, every: int) -> dict[str, float]:
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int)
+    parser.add_argument("--every", type=int, help="one of so many is wanted; at least 8 of all")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     messages, every = (100_000, 1_000) if options.quick else (1_000_000, 10_000)
+    messages, every = options.messages or messages, options.every or every
     found: dict[str, object] = {"compiled": compiled(), "messages": messages, "every": every}
     found |= measure(messages, every)
     if options.json:

@@ -1,7 +1,8 @@
-"""Millions of waiting messages: resident memory, rate of puts, and the way back after a stop or a kill."""
+"""Millions of waiting messages: memory, rates in and out, and the way back after a stop or a kill."""
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import tempfile
 import threading
@@ -18,7 +19,19 @@ BODY_BYTES, ID_BYTES = 100, 36
 SAMPLE_S = 0.1
 RATE_RUNS = 5
 RATE_SHARE = 50
-"""A timed run puts this share of all messages: 200,000 of ten million."""
+RATE_MOST = 500_000
+"""A timed run puts a share of all messages, so many at most."""
+
+DISK_BYTES = 560
+"""That a waiting message may take of the disk, with its event and while files are sealed."""
+
+SETTLED_S = 10.0
+"""The files of the ledger don't grow or shrink for so long: what goes on beside the broker is done."""
+SETTLE_LIMIT_S = 180.0
+
+
+class NoRoom(Exception):
+    """The disk is too small for what was to be measured."""
 
 
 @dataclass
@@ -26,10 +39,17 @@ class Waiting:
     """What was seen; rates in messages a second, sizes in bytes, times in seconds."""
 
     messages: int
+    mixed_priorities: bool = True
     empty_rates: list[float] = field(default_factory=list)
     full_rates: list[float] = field(default_factory=list)
+    empty_out_rates: list[float] = field(default_factory=list)
+    full_out_rates: list[float] = field(default_factory=list)
     fill_rate: float = 0.0
     peak_filling: int = 0
+    before: int = 0
+    """RssAnon of the broker before it was filled."""
+    settled: int = 0
+    """RssAnon when all are there and nothing goes on any more."""
     ledger_bytes: int = 0
     stop_s: float = 0.0
     restarts: dict[str, tuple[float, int]] = field(default_factory=dict)
@@ -37,8 +57,18 @@ class Waiting:
 
     @property
     def full_over_empty(self) -> float:
-        """The rate on the full queue as a share of that on an empty one."""
+        """The rate in of the full queue as a share of that of an empty one."""
         return statistics.median(self.full_rates) / statistics.median(self.empty_rates)
+
+    @property
+    def full_over_empty_out(self) -> float:
+        """The same of the rate out."""
+        return statistics.median(self.full_out_rates) / statistics.median(self.empty_out_rates)
+
+    @property
+    def bytes_each(self) -> float:
+        """Memory that a waiting message takes."""
+        return (self.settled - self.before) / self.messages
 
 
 class AnonymousMemory:
@@ -56,9 +86,7 @@ class AnonymousMemory:
                 text = self._status.read_text()
             except OSError:
                 return
-            found = [line for line in text.splitlines() if line.startswith("RssAnon:")]
-            if found:
-                self.peak_bytes = max(self.peak_bytes, int(found[0].split()[1]) * 1024)
+            self.peak_bytes = max(self.peak_bytes, anonymous_bytes(text))
 
     def __enter__(self) -> AnonymousMemory:
         self._thread.start()
@@ -69,10 +97,21 @@ class AnonymousMemory:
         self._thread.join()
 
 
-def measure(messages: int) -> Waiting:
-    """Fills a queue with `messages`, ends the broker both ways, and measures on the way."""
-    seen = Waiting(messages)
+def anonymous_bytes(status: str) -> int:
+    """RssAnon by the text of /proc/PID/status; 0 where the process is ending."""
+    found = [line for line in status.splitlines() if line.startswith("RssAnon:")]
+    return int(found[0].split()[1]) * 1024 if found else 0
+
+
+def measure(messages: int, mixed_priorities: bool = True) -> Waiting:
+    """Fills a queue with `messages`, ends the broker both ways, and measures on the way.
+
+    Raises ``NoRoom``.
+    """
+    seen = Waiting(messages, mixed_priorities)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        if shutil.disk_usage(name).free < messages * DISK_BYTES:
+            raise NoRoom(f"{messages:,} waiting messages need {messages * DISK_BYTES >> 30} GiB of disk")
         broker = Postroom(Path(name))
         broker.start_limit_s = 300.0
         broker.start()
@@ -89,30 +128,65 @@ def measure(messages: int) -> Waiting:
     return seen
 
 
-def _send(broker: Postroom, queue: str, messages: int, first: int = 0) -> float:
-    report = loadtool.run(
-        broker,
-        "send",
-        queue,
-        messages=messages,
-        first=first,
-        body_bytes=BODY_BYTES,
-        id_bytes=ID_BYTES,
-        mixed_priorities=True,
-    )
-    return report.rate
+class _Load:
+    """Messages of the one kind that all runs use, in and out of a broker's queues."""
+
+    def __init__(self, broker: Postroom, seen: Waiting) -> None:
+        self._broker = broker
+        self._options: dict[str, object] = {"body_bytes": BODY_BYTES}
+        if seen.mixed_priorities:
+            self._options["mixed_priorities"] = True
+        self._sent = 0
+
+    def send(self, queue: str, messages: int) -> float:
+        """Numbered on; returns the rate."""
+        first, self._sent = self._sent, self._sent + messages
+        counted = {"messages": messages, "first": first, "id_bytes": ID_BYTES}
+        return loadtool.run(self._broker, "send", queue, **counted, **self._options).rate
+
+    def receive(self, queue: str, messages: int) -> float:
+        """Whatever the queue gives first; returns the rate."""
+        return loadtool.run(self._broker, "receive", queue, messages=messages, of=2**32 - 1).rate
 
 
 def _fill(broker: Postroom, seen: Waiting) -> None:
-    share = max(seen.messages // RATE_SHARE, 1)
+    share = min(max(seen.messages // RATE_SHARE, 1), RATE_MOST)
+    load = _Load(broker, seen)
+    load.send("warm", share)
+    load.receive("warm", share)
+    seen.before = _resident(broker)
     with AnonymousMemory(broker.pid) as memory:
-        seen.empty_rates = [_send(broker, f"empty-{run}", share) for run in range(RATE_RUNS)]
         show_progress(f"filling a queue with {seen.messages:,} messages")
-        seen.fill_rate = _send(broker, "full", seen.messages)
-        firsts = [seen.messages + run * share for run in range(RATE_RUNS)]
-        seen.full_rates = [_send(broker, "full", share, first) for first in firsts]
+        seen.fill_rate = load.send("full", seen.messages)
+        _settle(broker)
+        seen.settled = _resident(broker)
+        seen.ledger_bytes = _bytes_of(broker)
+        show_progress(f"{seen.settled >> 20:,} MiB; rates in and out, beside those of an empty queue")
+        for _ in range(RATE_RUNS):
+            seen.empty_rates.append(load.send("empty", share))
+            seen.full_rates.append(load.send("full", share))
+            seen.empty_out_rates.append(load.receive("empty", share))
+            seen.full_out_rates.append(load.receive("full", share))
     seen.peak_filling = memory.peak_bytes
-    seen.ledger_bytes = sum(path.stat().st_size for path in broker.data.rglob("*") if path.is_file())
+
+
+def _resident(broker: Postroom) -> int:
+    return anonymous_bytes(Path(f"/proc/{broker.pid}/status").read_text())
+
+
+def _bytes_of(broker: Postroom) -> int:
+    return sum(path.stat().st_size for path in broker.data.rglob("*") if path.is_file())
+
+
+def _settle(broker: Postroom) -> None:
+    """Until the ledger has sealed and compacted what there is."""
+    limit, since = time.monotonic() + SETTLE_LIMIT_S, time.monotonic()
+    names: set[str] = set()
+    while time.monotonic() < min(limit, since + SETTLED_S):
+        time.sleep(1)
+        now = {path.name for path in broker.data.iterdir()}
+        if now != names:
+            names, since = now, time.monotonic()
 
 
 def _restart(broker: Postroom) -> tuple[float, int]:

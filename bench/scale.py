@@ -58,6 +58,12 @@ def selectors(quick: bool) -> dict[str, str]:
     return _run("deep_selectors.py", *(["--quick"] if quick else []))
 
 
+def rare(quick: bool) -> dict[str, str]:
+    """The same of a deeper queue, of which nearly nothing is wanted."""
+    sizes = ("--messages", "1000000" if quick else "10000000", "--every", "100000" if quick else "1000000")
+    return _run("deep_selectors.py", *sizes)
+
+
 def topics(quick: bool) -> dict[str, str]:
     """What publishing to many subscriptions costs."""
     return _run("topics.py", *(["--quick"] if quick else []))
@@ -68,10 +74,29 @@ def senders(quick: bool) -> dict[str, str]:
     return _run("senders.py", *(["--quick"] if quick else []))
 
 
+def wide(quick: bool) -> dict[str, str]:
+    """Many queues."""
+    return _module("wide", quick)
+
+
+def crowd(quick: bool) -> dict[str, str]:
+    """Many connections with traffic on each."""
+    return _module("crowd", quick)
+
+
+def churn(quick: bool, minutes: float | None) -> dict[str, str]:
+    """Everything that comes and goes, for minutes."""
+    return _module("churn", quick, *_given(minutes=minutes))
+
+
 def readers(quick: bool) -> dict[str, str]:
     """What reading the ledger over HTTP costs who sends meanwhile."""
-    arguments = ["-m", "bench.beside_readers", *(["--quick"] if quick else [])]
-    return _texts(_figures("beside_readers", arguments, None))
+    return _module("beside_readers", quick)
+
+
+def _module(name: str, quick: bool, *arguments: str) -> dict[str, str]:
+    """A module of this folder, which shows how it goes."""
+    return _texts(_figures(name, ["-m", f"bench.{name}", *(["--quick"] if quick else []), *arguments], None))
 
 
 def spark(options: argparse.Namespace) -> dict[str, float]:

@@ -153,21 +153,32 @@ def _best_shovel(results: dict[str, Measured], name: str) -> list[float]:
 
 
 def waiting(seen: Waiting) -> str:
-    """Memory and restart with many messages waiting."""
-    share = seen.messages // 1_000_000
+    """Memory, rates and restart with many messages waiting."""
+    millions = seen.messages // 1_000_000
     rows = [
-        ["peak RssAnon while filling", f"{seen.peak_filling / 2**20:,.0f} MiB"],
-        ["enqueue on an empty queue", f"{spread(seen.empty_rates)} /s"],
+        ["bytes of memory a waiting message", tenths(seen.bytes_each)],
+        ["RssAnon before, and with all waiting", f"{_mib(seen.before)}, {_mib(seen.settled)}"],
+        ["peak RssAnon while filling", _mib(seen.peak_filling)],
         ["enqueue, the whole filling", f"{whole(seen.fill_rate)} /s"],
+        ["enqueue on an empty queue beside it", f"{spread(seen.empty_rates)} /s"],
         ["enqueue on the full queue", f"{spread(seen.full_rates)} /s"],
         ["full / empty", f"{seen.full_over_empty:.2f}"],
-        ["ledger on disk", f"{seen.ledger_bytes / 2**20:,.0f} MiB"],
+        ["dequeue from a queue with that alone", f"{spread(seen.empty_out_rates)} /s"],
+        ["dequeue from the full queue", f"{spread(seen.full_out_rates)} /s"],
+        ["full / empty, dequeue", f"{seen.full_over_empty_out:.2f}"],
+        ["ledger on disk", _mib(seen.ledger_bytes)],
         ["clean stop", f"{seen.stop_s:.1f} s"],
     ]
     for end, (seconds, peak) in seen.restarts.items():
         rows.append([f"start to first delivery after {end}", f"{seconds:.1f} s"])
-        rows.append([f"peak RssAnon of that start ({end})", f"{peak / 2**20:,.0f} MiB"])
-    return markdown_table([f"{share or seen.messages} million waiting" if share else "waiting", "seen"], rows)
+        rows.append([f"peak RssAnon of that start ({end})", _mib(peak)])
+    priorities = "priorities 0 to 9 in turn" if seen.mixed_priorities else "one priority"
+    count = f"{millions} million" if millions else f"{seen.messages:,}"
+    return markdown_table([f"{count} waiting, {priorities}", "seen"], rows)
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:,.0f} MiB"
 
 
 def versions(results: dict[str, Measured]) -> str:

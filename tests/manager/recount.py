@@ -36,6 +36,7 @@ def entries_of(queue: Destination) -> Iterator[Entry]:
     if not isinstance(queue, Queue):
         return
     for band in queue.bands:
+        assert not (band.vacant and band.count()), "nothing is ever put where all queues look"
         for location in locations(queue, band.priority, -1, 0):
             yield location.entry
     yield from queue.delayed.entries()

@@ -64,7 +64,7 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
     "missing-bodies-not-noticed": _found_by(
         f"{DAMAGE}::test_the_three_that_were_seen_are_refused_by_all",
         "ledger/recovery/recovery.py",
-        "    check_bodies(disk, found.bodies, live_pieces(found.state, images.arrivals), images.number_of)\n",
+        "    check_bodies(disk, found.bodies, pieces, images.number_of)\n",
         "",
     ),
     "audit-without-the-check": _found_by(

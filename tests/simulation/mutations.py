@@ -101,8 +101,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "bodies-looked-up-one-block-off": Mutation(
         "ledger/storage/body_file.py",
-        'np.searchsorted(table["first_position"], serials, "right") - 1',
-        'np.searchsorted(table["first_position"], serials, "left") - 1',
+        'np.searchsorted(firsts, serials, "right") - 1',
+        'np.searchsorted(firsts, serials, "left") - 1',
     ),
     "seal-names-the-block-before": Mutation(
         "ledger/storage/journal.py",

@@ -227,7 +227,7 @@ def _add_packed(queue: Queue, packed: bytes) -> None:
         for at in range(0, len(packed), CHUNK_ENTRIES * PACKED_BYTES):
             _add_packed(queue, packed[at : at + CHUNK_ENTRIES * PACKED_BYTES])
         return
-    backlog = queue.bands[int(priorities[0])].backlog
+    backlog = queue.band(int(priorities[0])).backlog
     backlog.add_chunk(packed, len(rows), _zones(rows["expiry_us"]), {}, b"")
     backlog.count += len(rows)
     _count(queue, rows, CURRENT)
@@ -293,7 +293,7 @@ def _take_back_one(
     elif entry.state == n.DELAYED:
         delay(core, entry)
     else:
-        queue.bands[entry.priority].recover(entry)
+        queue.band(entry.priority).recover(entry)
         note_unbodied(queue, entry)
         if entry.expiry_us != 0:
             watch_expiry(core, queue, entry.expiry_us)

@@ -77,8 +77,20 @@ def unusual_of(definition: Any, always: str) -> dict[str, object]:
 
 def restored(definition: Callable[..., Definition], record: dict[str, object]) -> Definition:
     """The definition of this class of which ``record`` has the fields; what else is in it is passed over."""
-    known = {each.name for each in fields(cast("Any", definition))}
+    known = _field_names(definition)
     return definition(**{name: value for name, value in record.items() if name in known})
+
+
+_FIELD_NAMES: Final[dict[object, frozenset[str]]] = {}
+"""By class: to ask a dataclass for them takes as long as to make ten of it."""
+
+
+def _field_names(definition: object) -> frozenset[str]:
+    known = _FIELD_NAMES.get(definition)
+    if known is None:
+        known = frozenset(each.name for each in fields(cast("Any", definition)))
+        _FIELD_NAMES[definition] = known
+    return known
 
 
 def first_fault(definition: object, bounds: dict[str, Bounds]) -> tuple[str, str]:

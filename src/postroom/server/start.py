@@ -6,7 +6,8 @@ import logging
 import signal
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -54,9 +55,26 @@ COLLECTOR_THRESHOLDS: Final = (50_000, 50, 1000)
 def serve(config: Config, read: Callable[[], Config] | None = None) -> Exit:
     """Run a broker until it is told to stop (SIGTERM, SIGINT) or its ledger fails; at SIGHUP it takes the
     configuration that ``read`` gives then. Raises `StartError`."""
-    return uvloop.run(_serve(config, read or (lambda: config)))
+    try:
+        return uvloop.run(_serve(config, read or (lambda: config)))
+    finally:
+        gc.freeze()  # the process ends: what there is need not be looked through for garbage once more
 
 
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """What a start makes is to stay: to look through it for garbage, again and again, takes longer than to
+    make it where there are very many queues."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_no_collection()
 def open_ledger(config: Config, opened: Callable[[int], Ledger] | None = None) -> Ledger:
     """Open the data folder and recover; by `opened`, with the time, where it isn't this machine's alone.
     Raises `StartError`."""
@@ -72,6 +90,7 @@ def open_ledger(config: Config, opened: Callable[[int], Ledger] | None = None) -
         raise StartError(Exit.LEDGER_REFUSED, what) from error
 
 
+@_no_collection()
 def make_broker(
     config: Config,
     ledger: Ledger,

@@ -61,6 +61,9 @@ class MemoryFile:
     def view(self) -> bytes:
         return self.read_at(0, len(self.now))
 
+    def read_ahead(self, offset: int = 0, size: int = 0) -> None:
+        """It is in memory."""
+
     def size_bytes(self) -> int:
         return len(self.now)
 

@@ -28,7 +28,7 @@ def an_entry(queue: Queue, place: int) -> Entry:
 @given(COMMANDS)
 def test_like_a_sorted_list(commands: list[tuple[str, int]]) -> None:
     queue = Queue(1, QueueDefinition(name="q"), 1 << 20, HeldByAll())
-    band = queue.bands[4]
+    band = queue.band(4)
     here: dict[int, Entry] = {}
     held: list[Entry] = []
     last = 0
@@ -71,7 +71,7 @@ def check(band: object, here: dict[int, Entry], last: int) -> None:
 
 def test_taking_from_the_middle_sweeps_in_time() -> None:
     queue = Queue(1, QueueDefinition(name="q"), 1 << 20, HeldByAll())
-    band = queue.bands[4]
+    band = queue.band(4)
     entries = [an_entry(queue, place) for place in range(1, 2001)]
     for entry in entries:
         band.push(entry)
@@ -84,3 +84,12 @@ def test_taking_from_the_middle_sweeps_in_time() -> None:
         band.pop(entry)
     assert len(band.returned) <= 2 * band.live_count() + SWEEP_AT
     assert [entry.place for entry in band.waiting()[:3]] == [1, 2, 1891]
+
+
+def test_a_queue_has_the_bands_that_it_has_used() -> None:
+    first, second = (Queue(id, QueueDefinition(name="q"), 1 << 20, HeldByAll()) for id in (1, 2))
+    first.band(4).push(an_entry(first, 1))
+    assert first.band(4) is first.bands[4] and first.top_band() is first.bands[4]
+    assert [band.vacant for band in first.bands] == [priority != 4 for priority in range(10)]
+    assert [int(band.priority) for band in first.bands] == list(range(10))
+    assert all(band.vacant for band in second.bands) and second.top_band() is None

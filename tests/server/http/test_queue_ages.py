@@ -56,7 +56,7 @@ def test_it_is_that_of_the_message_that_came_first(served: BrokerThread, clock: 
 def test_one_that_is_packed_is_found() -> None:
     world = World()
     queue = world.queue()
-    band: Band = queue.bands[4]
+    band: Band = queue.band(4)
     assert band.first_serial() == 0
     world.put(queue)
     (entry,) = band.waiting()

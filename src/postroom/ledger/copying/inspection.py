@@ -57,6 +57,9 @@ class _FrozenView:
             return file.read_at(0, file.size_bytes)
         return file.source.view()
 
+    def read_ahead(self, offset: int = 0, size: int = 0) -> None:
+        """Who owns the frozen ledger has it open, and reads it."""
+
     def size_bytes(self) -> int:
         return self._file.size_bytes
 

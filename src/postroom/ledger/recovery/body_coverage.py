@@ -1,10 +1,11 @@
 """Is every body there that a live entry needs? Told from tables and indexes, without reading bodies.
 
-A file of bodies is held against its events file; then each live piece must have a place in the file that
-covers its position, and the file must reach as far. Whether the bytes are right, their CRCs tell.
+A file of bodies is held against its events file, and must reach as far as that says. Then each live piece
+must have a place in the file that covers its position; what arrived in the very file that is held against its
+events has one. Whether the bytes are right, their CRCs tell.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -24,11 +25,25 @@ Pieces = tuple[Array, Array, Array]
 """Of bodies, chunks or lists of chunks: key, offset in the heap of its block, bytes with the trailer."""
 
 
-def live_pieces(state: FoldState, source: Arrivals) -> Iterator[Pieces]:
-    """What the live entries of a state need of the files of bodies."""
+def whole_files(files: Sequence[BodyFile], images: Mapping[int, EventsImage]) -> set[int]:
+    """Numbers of the files that still have every body that arrived in them: they were held against their
+    events, by `check_sealed` or by the scan that these were made by."""
+    return {
+        file.first_file
+        for file in files
+        if not isinstance(file, PackedBodies)
+        and file.first_file in images
+        and file.last_position >= images[file.first_file].last_position
+    }
+
+
+def live_pieces(state: FoldState, source: Arrivals, whole: Container[int] = ()) -> Iterator[Pieces]:
+    """What the live entries of a state need of the files of bodies; not of those that are ``whole``."""
     rows = state.explicit[survives(state.explicit["arrival_flags"])]
     yield _pieces(rows["body_serial"], rows["body_offset"], rows["body_len"])
     for (file_number, _), indexes in state.plain.items():
+        if file_number in whole:
+            continue
         arrivals = source(file_number)
         indexes = indexes[survives(arrivals["flags"][indexes])]
         yield _pieces(*(arrivals[name][indexes] for name in ("position", "body_offset", "body_len")))

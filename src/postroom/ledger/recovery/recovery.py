@@ -38,7 +38,13 @@ from postroom.ledger.format.headers import (
     require_known_version,
 )
 from postroom.ledger.format.layout import Array
-from postroom.ledger.recovery.body_coverage import check_bodies, check_packed, check_sealed, live_pieces
+from postroom.ledger.recovery.body_coverage import (
+    check_bodies,
+    check_packed,
+    check_sealed,
+    live_pieces,
+    whole_files,
+)
 from postroom.ledger.recovery.recovered import RecoveryReport
 from postroom.ledger.storage.acts_files import ActsFile, find_acts_files, require_acts
 from postroom.ledger.storage.body_file import (
@@ -119,23 +125,24 @@ class Images:
     def __init__(self, disk: Disk, state: FoldState) -> None:
         self._disk = disk
         self._state = state
-        self._known: dict[int, EventsImage] = {}
+        self.known: dict[int, EventsImage] = {}
+        """Those that were asked for, or added, so far."""
 
     def add(self, image: EventsImage) -> None:
-        self._known[image.file_number] = image
+        self.known[image.file_number] = image
 
     def forget(self, file_number: int) -> None:
-        self._known.pop(file_number, None)
+        self.known.pop(file_number, None)
 
     def image(self, file_number: int) -> EventsImage:
         """Checked once, when first loaded."""
-        if file_number not in self._known:
-            self._known[file_number] = load_image(self._disk, file_number)
-        return self._known[file_number]
+        if file_number not in self.known:
+            self.known[file_number] = load_image(self._disk, file_number)
+        return self.known[file_number]
 
     def number_of(self, position: int) -> int:
         """The file that holds a position, among those known; 0: none of them."""
-        for number, image in self._known.items():
+        for number, image in self.known.items():
             if image.first_position <= position <= image.last_position:
                 return number
         return 0
@@ -193,7 +200,8 @@ def _found(disk: Disk, found: Found) -> Found:
     for file in found.bodies:
         if isinstance(file, PackedBodies):
             check_packed(disk, file)
-    check_bodies(disk, found.bodies, live_pieces(found.state, images.arrivals), images.number_of)
+    pieces = live_pieces(found.state, images.arrivals, whole_files(found.bodies, images.known))
+    check_bodies(disk, found.bodies, pieces, images.number_of)
     return found
 
 

@@ -26,6 +26,7 @@ from postroom.ledger.format.block import (
 from postroom.ledger.storage.body_file import BodyFile
 from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.ledger.storage.disk import Disk, DiskFile
+from postroom.ledger.storage.read_ahead import ReadAhead
 
 MAX_READ_BYTES: Final = 1 << 20
 """One read takes at most this much, unless a single piece is larger."""
@@ -50,6 +51,7 @@ class BodyStore:
         self._gap_bytes: Final = read_gap_bytes
         self._files: list[BodyFile] = []
         self._lock = threading.Lock()
+        self._ahead = ReadAhead()
 
     def files(self) -> list[BodyFile]:
         """All files, by position."""
@@ -194,6 +196,9 @@ class BodyStore:
             stop = self._run_from(stretches, at)
             self._read_run(file, opened, stretches[at:stop], wanted, found, may_wait)
             at = stop
+        if stretches:
+            last_start, last_size, _ = stretches[-1]
+            self._ahead.have_read(file.name(), opened, stretches[0][0], last_start + last_size)
         return True
 
     def _read_run(

@@ -93,6 +93,8 @@ class SealedBodies:
         self.first_file = self.last_file = number
         self._disk = disk
         self._table: Array | None = None
+        self._firsts: Array | None = None
+        """Its first positions alone: a search in the table would copy them each time."""
 
     def name(self) -> str:
         return bodies_name(self.first_file)
@@ -118,7 +120,10 @@ class SealedBodies:
         return places
 
     def starts(self, serials: Array, offsets: Array) -> Array:
-        return block_starts(self.table(), serials, offsets)
+        table = self.table()
+        if self._firsts is None and self._table is not None:
+            self._firsts = np.ascontiguousarray(table["first_position"])
+        return block_starts(table, serials, offsets, self._firsts)
 
     def open(self) -> DiskFile:
         return self._disk.open(self.name())
@@ -164,12 +169,13 @@ def _columns(wanted: Sequence[BodyPlace]) -> tuple[Array, Array]:
     return serials, np.array([place[1] for place in wanted], np.int64)
 
 
-def block_starts(table: Array, serials: Array, offsets: Array) -> Array:
+def block_starts(table: Array, serials: Array, offsets: Array, firsts: Array | None = None) -> Array:
     """Where in a file the stretches at these offsets of the bodies heaps begin, by its block table; −1 where
-    it has none."""
+    it has none. ``firsts``: the table's first positions, where somebody has them by themselves."""
     if not len(table):
         return np.full(len(serials), -1, np.int64)
-    rows = np.searchsorted(table["first_position"], serials, "right") - 1
+    firsts = table["first_position"] if firsts is None else firsts
+    rows = np.searchsorted(firsts, serials, "right") - 1
     found = (rows >= 0) & (offsets <= table["bodies_bytes"][rows])
     return np.where(found, table["bodies_offset"][rows].astype(np.int64) + offsets, -1)
 

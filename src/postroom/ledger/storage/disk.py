@@ -12,6 +12,7 @@ import errno
 import fcntl
 import mmap
 import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,6 +57,9 @@ class DiskFile(Protocol):
 
     def view(self) -> bytes | mmap.mmap:
         """The whole file as it is now, without copying where possible; not for files that still grow."""
+
+    def read_ahead(self, offset: int = 0, size: int = 0) -> None:
+        """So much from there on (0: to the end) will be wanted at once: have the system begin to read it."""
 
     def size_bytes(self) -> int: ...
 
@@ -192,6 +196,11 @@ class RealFile:
         if self.size_bytes() == 0:
             return b""
         return mmap.mmap(self._fd, 0, prot=mmap.PROT_READ)
+
+    def read_ahead(self, offset: int = 0, size: int = 0) -> None:
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError):  # it is advice
+                os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_WILLNEED)
 
     def size_bytes(self) -> int:
         return os.fstat(self._fd).st_size

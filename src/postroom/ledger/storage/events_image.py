@@ -212,6 +212,8 @@ def load_image(disk: Disk, file_number: int) -> EventsImage:
     file = disk.open(name)
     identity = file.identity()
     check = identity is None or identity not in _VERIFIED
+    if check:
+        file.read_ahead()
     image = decode_image(memoryview(file.view()), disk.describe(name), file_number, check)
     if identity is not None:
         _VERIFIED[identity] = None

@@ -293,7 +293,7 @@ class ManagerOptions:
     """Queue managers that one receiving channel knows; one more is refused."""
     max_remote_queues: int = 10_000
     """Definitions of remote queues and aliases."""
-    max_queues: int = 100_000
+    max_queues: int = 1_000_000
     max_quotas: int = 10_000
     max_principals: int = 10_000
     """Users and roles in the ledger."""

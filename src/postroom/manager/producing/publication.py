@@ -221,7 +221,7 @@ def _give(core: Core, publication: _Publication, queue: Queue) -> None:
     queue.statistics.arrive(FIRST_SLOT, publication.size)
     if publication.flags & n.FLAG_REPORTS != 0:
         core.reports.note(publication.entry(queue), n.FEEDBACK_COA)
-    band = queue.bands[publication.priority]
+    band = queue.band(publication.priority)
     backlog = band.backlog
     idle = not queue.attached.consumers and publication.flags & _STORED != 0
     if idle or _packed(core, queue, band, publication.flags):

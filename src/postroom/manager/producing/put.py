@@ -219,7 +219,7 @@ def store(core: Core, producer: Producer, queue: Queue, message: Message) -> Non
     if flags & n.FLAG_REPORTS != 0:
         new = Entry(queue, serial, priority, flags, expiry_us, offset, size, body)
         core.reports.note(new, n.FEEDBACK_COA)
-    band = queue.bands[priority]
+    band = queue.band(priority)
     packed = flags & n.FLAG_BODY_STORED != 0 and must_pack(core, band.live_count(), band.backlog.count)
     if packed and queue.selectors.in_use == 0 and queue.units is None:
         band.backlog.append(serial, serial, expiry_us, offset, size, flags)

@@ -31,8 +31,11 @@ RETURNED: Final = 2
 class Band:
     """One priority of one queue."""
 
-    def __init__(self, queue: "Destination", priority: i64) -> None:
+    def __init__(self, queue: "Destination", priority: i64, vacant: bool = False) -> None:
         self.priority: i64 = priority
+        self.vacant = vacant
+        """It stands for that of any queue on which this priority has never been used: nothing is ever put
+        here."""
         self.returned: list[Entry] = []
         """Last place first, so that the next one is taken from the end; the last is no gap."""
         self.live: list[Entry | None] = []

@@ -137,6 +137,9 @@ def _sorted_run(rows: Any) -> _Run:
 _SWEEP_AT: Final = 64
 """Expiries of those that have left that are left alone."""
 
+_SCRATCH: Final = PackedEntry()
+"""Whoever unpacks an entry uses it, and is done with it before the next."""
+
 
 @final
 class HeldBack:
@@ -148,7 +151,6 @@ class HeldBack:
         self._packed: dict[int, bytes] = {}
         self._expiries: list[tuple[int, int]] = []
         """Heap of (expiry, serial); one that has left is skipped when it comes to the top."""
-        self._scratch = PackedEntry()
 
     def __len__(self) -> int:
         return len(self._objects) + len(self._packed)
@@ -225,8 +227,8 @@ class HeldBack:
         return self.take(heapq.heappop(self._expiries)[1])
 
     def _object(self, row: bytes) -> Entry:
-        self._scratch.read_at(row, 0)
-        entry = unpacked(self._queue, self._scratch)
+        _SCRATCH.read_at(row, 0)
+        entry = unpacked(self._queue, _SCRATCH)
         delayed_again(entry, n.ORDERED)
         entry.place = read_i64_le(row, PACKED_BYTES)
         entry.ordinal = read_i64_le(row, PACKED_BYTES + 8)
@@ -284,7 +286,6 @@ class DelayedEntries:
         self._parked: dict[Entry, None] = {}
         """Those of the objects that wait for insertion to be resumed, in the order in which they came."""
         self._runs: list[_Run] = []
-        self._scratch = PackedEntry()
         self.packed: i64 = 0
         """Unborn entries that are not objects."""
         self.ordered = HeldBack(queue)
@@ -292,7 +293,8 @@ class DelayedEntries:
         self._new_tail()
 
     def _new_tail(self) -> None:
-        self._tail = BytesWriter()
+        self._tail: BytesWriter | None = None
+        """None while it is empty: there may be many queues on which nothing is ever delayed."""
         self._tail_count: i64 = 0
         self._tail_next_us: i64 = NEVER
 
@@ -323,8 +325,11 @@ class DelayedEntries:
         if entry.causes == n.ORDERED:
             self.ordered.pack(entry)
             return
-        write_entry(self._tail, entry)
-        write_i64_le(self._tail, entry.due_us)
+        tail = self._tail
+        if tail is None:
+            tail = self._tail = BytesWriter()
+        write_entry(tail, entry)
+        write_i64_le(tail, entry.due_us)
         moment = moment_us(entry)
         if moment < self._tail_next_us:
             self._tail_next_us = moment
@@ -407,10 +412,9 @@ class DelayedEntries:
         return entry
 
     def _object(self, run: _Run, index: i64) -> Entry:
-        scratch = self._scratch
         at = index * UNBORN_BYTES
-        scratch.read_at(run.data, at)
-        entry = unpacked(self._queue, scratch)
+        _SCRATCH.read_at(run.data, at)
+        entry = unpacked(self._queue, _SCRATCH)
         delayed_again(entry, n.UNBORN)
         entry.due_us = read_i64_le(run.data, at + _DUE_AT)
         entry.place = 0
@@ -418,7 +422,8 @@ class DelayedEntries:
 
     def _seal(self) -> None:
         """Make the tail a run, together with the small runs before it."""
-        parts: list[Any] = [np.frombuffer(self._tail.getvalue(), _ROWS)]
+        tail = self._tail
+        parts: list[Any] = [np.frombuffer(tail.getvalue() if tail is not None else b"", _ROWS)]
         total = self._tail_count
         while self._runs:
             left = self._runs[-1].left()

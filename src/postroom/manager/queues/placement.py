@@ -30,7 +30,7 @@ def add_new(core: Core, queue: Queue, entry: Entry) -> None:
         admit(core, entry)
         wait_for_turn(core, queue, entry)
         return
-    band = queue.bands[entry.priority]
+    band = queue.band(entry.priority)
     backlog = band.backlog
     wanted = queue.selectors.in_use > 0 and wanted_at_arrival(queue, entry)
     if must_pack(core, band.live_count(), backlog.count):
@@ -64,7 +64,7 @@ def add_committed(core: Core, queue: Queue, entry: Entry) -> None:
     if queue.units is not None and not has_turn(core, queue, queue.units, entry):
         wait_for_turn(core, queue, entry)
         return
-    band = queue.bands[entry.priority]
+    band = queue.band(entry.priority)
     packed = band.backlog.count > 0 or must_pack(core, band.live_count(), 0)
     wanted = queue.selectors.in_use > 0 and wanted_at_arrival(queue, entry)
     if packed and wanted:
@@ -87,7 +87,7 @@ def add_again(core: Core, queue: Queue, entry: Entry) -> None:
     if queue.units is not None and not has_turn(core, queue, queue.units, entry):
         wait_for_turn(core, queue, entry)
         return
-    queue.bands[entry.priority].give_back(entry)
+    queue.band(entry.priority).give_back(entry)
     if queue.selectors.cursors:
         queue.selectors.came_back(entry)
     note_unbodied(queue, entry)
@@ -128,7 +128,7 @@ def take_packed(core: Core, queue: Queue, band: Band, chunk: Chunk, index: i64) 
 
 def put_back_packed(core: Core, queue: Queue, entry: Entry) -> None:
     """Have what `take_packed` gave wait at its place as an object."""
-    queue.bands[entry.priority].give_back(entry)
+    queue.band(entry.priority).give_back(entry)
     queue.selectors.came_back(entry)
     note_unbodied(queue, entry)
     if entry.expiry_us != 0:

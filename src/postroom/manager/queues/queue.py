@@ -20,6 +20,9 @@ from postroom.manager.queues.units_of_order import Units
 from postroom.model.selector import Selector, parse
 
 PRIORITIES: Final = 10
+_NOBODYS: Final = Destination(0, QueueDefinition(name=""), 0, HeldByAll())
+_VACANT: Final = [Band(_NOBODYS, priority, vacant=True) for priority in range(PRIORITIES)]
+"""What queues have in common for the priorities that they have never used: most use one or two."""
 
 
 @final
@@ -61,7 +64,8 @@ class Queue(Destination):
         self, id: i64, definition: QueueDefinition, max_message_bytes: i64, held_by_all: HeldByAll
     ) -> None:
         super().__init__(id, definition, max_message_bytes, held_by_all)
-        self.bands: list[Band] = [Band(self, priority) for priority in range(PRIORITIES)]
+        self.bands: list[Band] = _VACANT.copy()
+        """By priority, to look at; `band` is for putting something there."""
         self.delayed = DelayedEntries(self)
         self.held: set[Entry] = set()
         """Entries that a transaction, a batch or another holder than a consumer has; consumers know
@@ -94,6 +98,14 @@ class Queue(Destination):
             self.units = Units(definition.max_unit_members) if definition.unit_of_order else None
         if self.units is not None:
             self.units.max_members = definition.max_unit_members
+
+    def band(self, priority: i64) -> Band:
+        """The band that an entry of that priority is put on."""
+        band = self.bands[priority]
+        if band.vacant:
+            band = Band(self, priority)
+            self.bands[priority] = band
+        return band
 
     def top_band(self) -> Band | None:
         """The highest priority on which something is available."""
