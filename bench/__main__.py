@@ -158,7 +158,9 @@ class Run:
             return ""
         facts = tables.facts({**self.machine, **_texts(self.client)})
         rates = tables.rates(self.replicated, replication.REFERENCE)
-        windows = tables.best_windows(self.replicated, replication.WINDOWS, replication.REFERENCE)
+        windows = tables.best_windows(
+            self.replicated, traffic.Sizes.window, replication.WINDOWS, replication.REFERENCE
+        )
         parts = [tables.versions(self.replicated), rates, windows, tables.latency(self.replicated)]
         return "\n".join([facts, *parts, tables.facts(self.replication), *self._failed()])
 

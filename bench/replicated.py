@@ -16,9 +16,13 @@ from tools.peers.nats import NatsCluster
 from tools.peers.rabbitmq import QUORUM, QueueArguments
 
 from bench.contenders import Contender, Row
+from bench.search import DEFAULTS, Settings, best_settings, how_many_tried
 
 Engine = NatsCluster | KafkaCluster
 NODES = 3
+IN_FLIGHT = 8000
+"""Messages that a client may have under way with us; by default 2,000."""
+LIMITS = f"[limits]\nlink_credit = {IN_FLIGHT}\ndeliveries_ahead = {IN_FLIGHT}\n\n"
 IN_SYNC = "AMQ221024"
 """Artemis' number for a backup that has everything."""
 
@@ -35,7 +39,7 @@ def wait_until(what: str, is_so: Callable[[], bool]) -> None:
 def member(folder: Path, name: str, engine: Engine) -> Postroom:
     """A member of the queue manager whose log is there; not started yet."""
     made = Postroom(folder)
-    made.configuration += replication(name, engine)
+    made.configuration += LIMITS + replication(name, engine)
     return made
 
 
@@ -53,7 +57,7 @@ class ReplicatedPostroom(Postroom):
     def __init__(self, folder: Path, engine: Engine) -> None:
         super().__init__(folder)
         self.engine = engine
-        self.configuration += replication("a", self.engine)
+        self.configuration += LIMITS + replication("a", self.engine)
         self.follower = member(folder / "follower", "b", self.engine)
         self._beside = ExitStack()
 
@@ -73,18 +77,18 @@ class ReplicatedPostroom(Postroom):
 
     def settings(self) -> dict[str, str]:
         synced = "sync_interval: always" if isinstance(self.engine, NatsCluster) else "flush.messages=1"
-        return {"members": "2", "nodes": f"{NODES}, {synced}"}
+        return {"members": "2", "nodes": f"{NODES}, {synced}", "credit": str(IN_FLIGHT)}
 
 
 class _Joining(RabbitMQ):
     """A node that joins another's cluster at its first start."""
 
     def __init__(self, folder: Path, first: RabbitMQ, node: str) -> None:
-        backend = {
+        backend = first.config | {
             "cluster_formation.peer_discovery_backend": "classic_config",
             "cluster_formation.classic_config.nodes.1": first.environment()["RABBITMQ_NODENAME"],
         }
-        super().__init__(folder, backend)
+        super().__init__(folder, backend, None, first.advanced, first.erlang_options)
         self.queues = {}
         self._first, self._node = first, node
 
@@ -100,8 +104,8 @@ class _Joining(RabbitMQ):
 class RabbitMQCluster(RabbitMQ):
     """Three nodes, and quorum queues with a replica on each; clients are at the first."""
 
-    def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, names: tuple[str, ...], settings: Settings = DEFAULTS) -> None:
+        super().__init__(folder, settings.config, None, settings.advanced, settings.erlang)
         self._arguments: dict[str, QueueArguments] = {
             name: {"x-queue-type": QUORUM, "x-quorum-initial-group-size": NODES} for name in names
         }
@@ -171,6 +175,11 @@ CONTENDERS = [
         "rabbitmq-cluster",
         lambda folder: RabbitMQCluster(folder, ("bench", "beside")),
         [Row("RabbitMQ quorum, 3 nodes", "bench", "beside")],
+    ),
+    Contender(
+        "rabbitmq-cluster-tuned",
+        lambda folder: RabbitMQCluster(folder, ("bench", "beside"), best_settings(QUORUM)),
+        [Row(f"RabbitMQ quorum, 3 nodes, best of {how_many_tried(QUORUM)}", "bench", "beside")],
     ),
     Contender(
         "artemis-pair",

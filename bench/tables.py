@@ -59,27 +59,39 @@ def rates(results: dict[str, Measured], of: str = REFERENCE) -> str:
     return markdown_table(header, rows) + "\n" + note
 
 
-def best_windows(results: dict[str, Measured], windows: tuple[int, ...], of: str) -> str:
-    """The same, each with as many messages in flight as it is fastest with; ratios to the best of `of`."""
+def best_windows(results: dict[str, Measured], usual: int, others: tuple[int, ...], of: str) -> str:
+    """The same, each with as many messages in flight as it is fastest with; ratios to the best of all rows
+    whose labels begin with `of`."""
     header = ["messages a second, each at its best"]
     for what in ("enqueue", "dequeue", "both at once"):
         header += [what, "in flight", "×"]
-    reference = results.get(of, Measured())
+    reference = [each for label, each in results.items() if label.startswith(of)]
+    references = {
+        name: max((_best_window(each, name, usual, others)[1] for each in reference), key=_middle, default=[])
+        for name, _ in RATES
+    }
     rows = []
     for label, measured in results.items():
         row = [label]
         for name, _ in RATES:
-            window, values = _best_window(measured, name, windows)
-            row += [spread(values), whole(window), _ratio(values, _best_window(reference, name, windows)[1])]
+            window, values = _best_window(measured, name, usual, others)
+            row += [spread(values), whole(window), _ratio(values, references[name])]
         if label != FLOOR:
             rows.append(row)
     return markdown_table(header, rows)
 
 
-def _best_window(measured: Measured, name: str, windows: tuple[int, ...]) -> tuple[int, list[float]]:
-    found = {window: measured.values.get(of_window(name, window), []) for window in windows}
-    best = max(found, key=lambda window: statistics.median(found[window] or [0]))
+def _best_window(
+    measured: Measured, name: str, usual: int, others: tuple[int, ...]
+) -> tuple[int, list[float]]:
+    found = {usual: measured.values.get(name, [])}
+    found |= {window: measured.values.get(of_window(name, window), []) for window in others}
+    best = max(found, key=lambda window: _middle(found[window]))
     return best, found[best]
+
+
+def _middle(values: list[float]) -> float:
+    return statistics.median(values) if values else 0.0
 
 
 def processor(results: dict[str, Measured]) -> str:
