@@ -27,7 +27,7 @@ from tools.peers import Postroom
 
 from bench import command, processor
 from bench.churn_clients import DEAD, Churn
-from bench.memory import anonymous_bytes
+from bench.memory import resident_bytes
 from bench.progress import show_progress
 
 PROCESSES: Final = 2
@@ -131,9 +131,8 @@ class Tenth:
         self.done = done
         self.rate = sum(done.values()) / seconds
         self.cpu_us = cpu_s / sum(done.values()) * 1_000_000
-        process = Path(f"/proc/{broker.pid}")
-        self.memory = anonymous_bytes((process / "status").read_text())
-        self.descriptors = len(list((process / "fd").iterdir()))
+        self.memory = resident_bytes(broker)
+        self.descriptors = len(list(Path(f"/proc/{broker.pid}/fd").iterdir()))
         sizes = [path.stat().st_size for path in broker.data.rglob("*") if path.is_file()]
         self.files, self.file_bytes = len(sizes), sum(sizes)
 

@@ -29,7 +29,7 @@ from tools.peers import Postroom
 from tools.peers.broker import LOOPBACK
 
 from bench import command, processor
-from bench.memory import anonymous_bytes
+from bench.memory import resident_bytes
 from bench.progress import show_progress
 from bench.raw_client import RawClient
 
@@ -215,7 +215,7 @@ def measure(folder: Path, connections: int, seconds: float) -> dict[str, float]:
     broker.configuration += LIMITS
     found: dict[str, float] = {"connections": connections, "queues": QUEUES}
     with broker:
-        before = _resident(broker)
+        before = resident_bytes(broker)
         clients = Clients(broker.port, connections)
         try:
             show_progress(f"opening {connections:,} connections")
@@ -223,11 +223,13 @@ def measure(folder: Path, connections: int, seconds: float) -> dict[str, float]:
             clients.do("open")
             found["opened a second, with two links each"] = connections / (time.monotonic() - begun)
             found["broker CPU of one, µs"] = (processor.seconds_of(broker) - cpu_s) / connections * 1_000_000
-            found["KB of memory a connection"] = (_resident(broker) - before) / connections / 1000
+            found["KB of memory a connection"] = (resident_bytes(broker) - before) / connections / 1000
             for name in ("paced", "flat"):
                 show_progress(name)
                 _add_phase(found, broker, clients, name, seconds)
-            found["KB of memory a connection, after that"] = (_resident(broker) - before) / connections / 1000
+            found["KB of memory a connection, after that"] = (
+                (resident_bytes(broker) - before) / connections / 1000
+            )
         finally:
             clients.close()
     return found
@@ -253,10 +255,6 @@ def _add_phase(
         quantiles = statistics.quantiles([us for each in phases for us in getattr(each, key)], n=100)
         found[f"{label}, {what} after, p50 ms"] = quantiles[49] / 1000
         found[f"{label}, {what} after, p99 ms"] = quantiles[98] / 1000
-
-
-def _resident(broker: Postroom) -> int:
-    return anonymous_bytes(Path(f"/proc/{broker.pid}/status").read_text())
 
 
 def _require_files(connections: int) -> None:

@@ -154,12 +154,12 @@ def _fill(broker: Postroom, seen: Waiting) -> None:
     load = _Load(broker, seen)
     load.send("warm", share)
     load.receive("warm", share)
-    seen.before = _resident(broker)
+    seen.before = resident_bytes(broker)
     with AnonymousMemory(broker.pid) as memory:
         show_progress(f"filling a queue with {seen.messages:,} messages")
         seen.fill_rate = load.send("full", seen.messages)
         _settle(broker)
-        seen.settled = _resident(broker)
+        seen.settled = resident_bytes(broker)
         seen.ledger_bytes = _bytes_of(broker)
         show_progress(f"{seen.settled >> 20:,} MiB; rates in and out, beside those of an empty queue")
         for _ in range(RATE_RUNS):
@@ -170,7 +170,8 @@ def _fill(broker: Postroom, seen: Waiting) -> None:
     seen.peak_filling = memory.peak_bytes
 
 
-def _resident(broker: Postroom) -> int:
+def resident_bytes(broker: Postroom) -> int:
+    """RssAnon of the broker's process now."""
     return anonymous_bytes(Path(f"/proc/{broker.pid}/status").read_text())
 
 

@@ -26,7 +26,7 @@ from tools.peers import Postroom
 from tools.peers.broker import LOOPBACK
 
 from bench import command, loadtool
-from bench.memory import AnonymousMemory, anonymous_bytes
+from bench.memory import AnonymousMemory, resident_bytes
 from bench.progress import show_progress
 from postroom.client import Message
 from postroom.client.aio import Connection, ConnectionFactory
@@ -52,7 +52,7 @@ class Wide:
 
     def measure(self) -> None:
         """Everything."""
-        before = self._resident()
+        before = resident_bytes(self._broker)
         self.found["memory before, MB"] = before / 1e6
         show_progress(f"creating {self._queues:,} queues")
         with AnonymousMemory(self._broker.pid) as memory:
@@ -60,11 +60,11 @@ class Wide:
             uvloop.run(self._connected(self._create))
             self.found["created a second"] = self._queues / (time.monotonic() - begun)
             time.sleep(SETTLE_S)
-            self.found["memory with empty queues, MB"] = self._resident() / 1e6
-            self.found["bytes of memory a queue"] = (self._resident() - before) / self._queues
+            self.found["memory with empty queues, MB"] = resident_bytes(self._broker) / 1e6
+            self.found["bytes of memory a queue"] = (resident_bytes(self._broker) - before) / self._queues
             uvloop.run(self._connected(self._fill))
             time.sleep(SETTLE_S)
-        self.found["memory with a message in each, MB"] = self._resident() / 1e6
+        self.found["memory with a message in each, MB"] = resident_bytes(self._broker) / 1e6
         self.found["most memory, MB"] = memory.peak_bytes / 1e6
         self._attach("after creation")
         begun = time.monotonic()
@@ -131,9 +131,6 @@ class Wide:
 
     def _names(self) -> Iterable[str]:
         return (f"orders.{number % 1000}.{number}" for number in range(self._queues))
-
-    def _resident(self) -> int:
-        return anonymous_bytes(Path(f"/proc/{self._broker.pid}/status").read_text())
 
 
 async def _timed(attach: Callable[[str], Awaitable[object]], names: list[str]) -> list[float]:
