@@ -94,12 +94,7 @@ def units(events: Range) -> pa.Table:
     made["failure_count"] = events.column("failure_delta", pa.int64())
     made["event_count"] = pa.array((~events.is_carried).astype(np.int64))
     made["is_carried"] = pa.array(events.is_carried)
-    return pa.table(
-        {
-            one.name: made[one.name] if one.name in made else events.column(one.name, one.type)
-            for one in FIELDS
-        }
-    )
+    return events.table({field.name: field.type for field in FIELDS}, made)
 
 
 def _state(events: Range) -> dict[str, Any]:

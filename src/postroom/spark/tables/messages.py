@@ -39,12 +39,7 @@ def units(events: Range) -> pa.Table:
     made["arrival_event"] = events.codes("event").array(events.is_arrival)
     for name in ("channel", "container", "user"):
         made[name] = of_arrivals(events, name)
-    return pa.table(
-        {
-            one.name: made[one.name] if one.name in made else events.column(one.name, one.type)
-            for one in FIELDS
-        }
-    )
+    return events.table({field.name: field.type for field in FIELDS}, made)
 
 
 def _ends(events: Range) -> dict[str, pa.Array]:

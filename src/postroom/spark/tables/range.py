@@ -1,5 +1,6 @@
 """A range of rows that several tables are made of: what they have in common is worked out once."""
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -34,6 +35,13 @@ class Range:
     def column(self, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
         """A column as it is; nulls of that type where the rows have none of the name."""
         return self.rows.column(name) if name in self.rows.column_names else pa.nulls(len(self), kind)
+
+    def table(self, kinds: Mapping[str, pa.DataType], made: Mapping[str, Any]) -> pa.Table:
+        """Columns of these names, in that order: what was ``made`` of the rows, and the others as they are;
+        ``kinds``: the types of those that the rows don't have."""
+        return pa.table(
+            {name: made[name] if name in made else self.column(name, kind) for name, kind in kinds.items()}
+        )
 
     def codes(self, name: str) -> Codes:
         """A column of few texts."""
