@@ -5,6 +5,7 @@ from postroom.amqp.encoding.composite import Performative
 from postroom.amqp.encoding.field_reader import read_descriptor, read_symbol_map
 from postroom.amqp.encoding.reader import Reader
 from postroom.amqp.encoding.writer import BytesWriter
+from postroom.amqp.frames.outcomes import LastTransactionalState
 from postroom.amqp.frames.performatives import read_performative
 from postroom.amqp.message.trace_context import TraceContext
 
@@ -16,10 +17,13 @@ def encode_performative(performative: Performative) -> bytes:
     return w.getvalue()
 
 
-def decode_performative(data: bytes, offset: int = 0) -> tuple[Performative, int]:
-    """The performative that begins at ``offset``, and where a transfer's payload begins."""
+def decode_performative(
+    data: bytes, offset: int = 0, last: LastTransactionalState | None = None
+) -> tuple[Performative, int]:
+    """The performative that begins at ``offset``, and where a transfer's payload begins. ``last`` is that of
+    a connection; None: a new one's."""
     r = Reader(data, offset, len(data))
-    return read_performative(r), r.pos
+    return read_performative(r, last or LastTransactionalState()), r.pos
 
 
 def read_annotations(stored: bytes) -> dict[object, object]:

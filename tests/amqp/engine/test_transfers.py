@@ -21,6 +21,7 @@ from postroom.amqp.engine.serial_numbers import serial_diff
 from postroom.amqp.engine.violations import UsageError
 from postroom.amqp.frames.outcomes import (
     ACCEPTED,
+    RELEASED,
     DeliveryState,
     Modified,
     Received,
@@ -465,6 +466,34 @@ def test_a_range_over_several_links_skips_what_is_settled() -> None:
     ]
     assert (receiver.unsettled_count, other_receiver.unsettled_count) == (0, 1)
     assert (sender.unsettled_count, other.unsettled_count) == (0, 1)
+
+
+def test_frames_that_say_the_same_one_after_another_are_one_event() -> None:
+    pair = Pair()
+    receiver, sender = pair.receiving(10)
+    deliveries = [sender.send(b"m", bytes([tag]), False) for tag in range(8)]
+    pair.pump()
+    for first, last, settled, state in (
+        (0, 0, True, ACCEPTED),
+        (1, 2, True, ACCEPTED),
+        (4, 4, False, ACCEPTED),
+        (3, 3, False, ACCEPTED),
+        (5, 5, False, RELEASED),
+        (6, 6, True, TransactionalState(b"t", ACCEPTED)),
+        (7, 7, True, TransactionalState(b"t", ACCEPTED)),
+    ):
+        receiver.settle(first, last, state, settled=settled)
+    pair.pump()
+    found = [
+        (each.deliveries, each.settled, each.state) for each in of(pair.server_events, DispositionReceived)
+    ]
+    assert found == [
+        (deliveries[:3], True, ACCEPTED),
+        ([deliveries[4]], False, ACCEPTED),
+        ([deliveries[3]], False, ACCEPTED),
+        ([deliveries[5]], False, RELEASED),
+        (deliveries[6:], True, TransactionalState(b"t", ACCEPTED)),
+    ]
 
 
 def test_unknown_ids_are_passed_over() -> None:

@@ -31,6 +31,7 @@ from postroom.amqp.frames.outcomes import (
     ACCEPTED,
     Declare,
     Discharge,
+    LastTransactionalState,
     Modified,
     Rejected,
     TransactionalState,
@@ -202,6 +203,8 @@ def test_a_coordinator_takes_nothing_else() -> None:
 
 # --- the short ways of reading agree with the long one
 
+IN_TRANSACTION = TransactionalState(b"transaction", ACCEPTED)
+
 common_transfers = st.builds(
     Transfer,
     uints,
@@ -210,9 +213,16 @@ common_transfers = st.builds(
     message_format=uints,
     settled=st.none() | st.booleans(),
     more=st.booleans(),
+    state=st.sampled_from([None, IN_TRANSACTION, TransactionalState(b"another")]),
 )
 common_dispositions = st.builds(
-    Disposition, st.booleans(), uints, uints, st.booleans(), st.just(ACCEPTED), st.booleans()
+    Disposition,
+    st.booleans(),
+    uints,
+    uints,
+    st.booleans(),
+    st.sampled_from([ACCEPTED, IN_TRANSACTION, TransactionalState(b"another", ACCEPTED)]),
+    st.booleans(),
 )
 
 
@@ -239,6 +249,8 @@ def test_mutated_transfers_and_dispositions_agree(seed: int) -> None:
         Transfer(1, 2, b"tag", message_format=0, settled=False, more=True),
         Transfer(300, 2, b"", message_format=0),
         Disposition(True, 1, 300, True, ACCEPTED),
+        Transfer(1, 2, b"tag", message_format=0, settled=False, state=IN_TRANSACTION),
+        Disposition(True, 1, 300, True, IN_TRANSACTION),
     ]
     inputs = [encode_performative(performative)[3:] for performative in sent]
     for _ in range(2000):
@@ -252,19 +264,58 @@ def test_the_usual_forms_are_read_the_short_way() -> None:
     write_transfer(w, 0, 1, 2, b"t", 0, False, False, b"payload")
     write_disposition(w, 0, RECEIVER, 1, 300, True, ACCEPTED)
     data = w.getvalue()
-    assert transfers_module._common_transfer(Reader(data, 11, len(data))) is not None
-    assert transfers_module._common_disposition(Reader(data, data[3] + 11, len(data))) is not None
+    last = LastTransactionalState()
+    assert transfers_module._common_transfer(Reader(data, 11, len(data)), last) is not None
+    assert transfers_module._common_disposition(Reader(data, data[3] + 11, len(data)), last) is not None
+    without_settled = encode_performative(Transfer(1, 2, b"t", message_format=0))[3:]  # as Proton sends it
+    assert without_settled[2] == 4
+    assert (
+        transfers_module._common_transfer(Reader(without_settled, 0, len(without_settled)), last) is not None
+    )
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        Transfer(1, 2, b"tag", message_format=0, settled=False, state=IN_TRANSACTION),
+        Transfer(1, 2, b"tag", message_format=0, settled=True, more=True, state=IN_TRANSACTION),
+        Disposition(True, 1, 1, True, IN_TRANSACTION),
+    ],
+)
+def test_the_state_of_a_transaction_is_read_once(sent: Transfer | Disposition) -> None:
+    encoded, last = encode_performative(sent), LastTransactionalState()
+    first, again = (decode_performative(encoded, 0, last)[0] for _ in range(2))
+    assert isinstance(first, Transfer | Disposition)
+    assert isinstance(again, Transfer | Disposition)
+    assert first.state == IN_TRANSACTION
+    assert again.state is first.state
+    assert fields_of(again) == fields_of(first)
+
+
+def test_a_long_state_is_read_each_time() -> None:
+    sent, last = (
+        Disposition(True, 1, 1, True, TransactionalState(b"x" * 60, ACCEPTED)),
+        LastTransactionalState(),
+    )
+    first, again = (decode_performative(encode_performative(sent), 0, last)[0] for _ in range(2))
+    assert fields_of(again) == fields_of(first) == fields_of(sent)
+    assert last.data == b""
 
 
 def _agree(
-    common: Callable[[Reader], Performative | None], every: Callable[[Reader], Performative], data: bytes
+    common: Callable[[Reader, LastTransactionalState], Performative | None],
+    every: Callable[[Reader, LastTransactionalState], Performative],
+    data: bytes,
 ) -> None:
+    """Where a state in the transaction IN_TRANSACTION was read before."""
+    last = LastTransactionalState()
+    decode_performative(encode_performative(Disposition(True, 0, 0, True, IN_TRANSACTION)), 0, last)
     short, long = Reader(data, 0, len(data)), Reader(data, 0, len(data))
-    found = common(short)
+    found = common(short, last)
     if found is None:
         assert short.pos == 0
         return
-    assert fields_of(found) == fields_of(every(long))
+    assert fields_of(found) == fields_of(every(long, last))
     assert short.pos == long.pos
 
 

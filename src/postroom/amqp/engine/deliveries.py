@@ -71,9 +71,10 @@ class Deliveries:
 
     def untrack_received(self, id: i64) -> bool:
         """A delivery that came is settled; whether it was unsettled until now."""
-        link = self.incoming.pop(id, None)
+        link = self.incoming.get(id)
         if link is None:
             return False
+        del self.incoming[id]
         link.unsettled_count -= 1
         if link.unsettled_count == 0 and link.local_state == CLOSED:
             self._last_settled(link)
@@ -109,8 +110,9 @@ class Deliveries:
         ids = present_ids(self.outgoing, disposition.first, disposition.last)
         if not ids:
             return
-        deliveries: list[Delivery] = []
-        self.session.report_outcome(deliveries, disposition.state, disposition.settled)
+        deliveries = self.session.report_outcome(
+            self.outgoing[ids[0]], disposition.state, disposition.settled
+        )
         for id in ids:
             delivery = self.outgoing[id]
             delivery.state = disposition.state
@@ -161,13 +163,21 @@ class Deliveries:
 
     def settle_received(self, first: i64, last: i64, settled: bool) -> bool:
         """This end, as receiver, speaks of a range; whether any of it is unsettled."""
-        if first == last:
-            return self.untrack_received(first) if settled else first in self.incoming
-        ids = present_ids(self.incoming, first, last)
-        if settled:
+        if not settled:
+            return bool(present_ids(self.incoming, first, last))
+        count: i64 = ((last - first) & 0xFFFF_FFFF) + 1
+        if count > len(self.incoming):
+            ids = present_ids(self.incoming, first, last)
             for id in ids:
                 self.untrack_received(id)
-        return bool(ids)
+            return bool(ids)
+        found = False
+        while count > 0:
+            if self.untrack_received(first):
+                found = True
+            first = (first + 1) & 0xFFFF_FFFF
+            count -= 1
+        return found
 
     def send_disposition(
         self, role: bool, first: i64, last: i64, settled: bool, state: DeliveryState | None

@@ -23,7 +23,8 @@ from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.amqp.frames.transfers import RCV_FIRST, RECEIVER, SND_MIXED, SND_SETTLED, Flow, Transfer
 
 _SPARE_TAGS: Final = 64
-"""So many tags of settled deliveries may be kept, beside one for each that isn't."""
+"""So many tags of settled deliveries may be kept, beside three for each that isn't: to find those that can
+go, all are gone through."""
 
 
 @final
@@ -186,16 +187,17 @@ class ReceiverLink(Link):
         """An unsettled delivery has begun. Its tag must be no other unsettled one's of this link (part 2,
         section 2.6.12); one that is resumed has been here before."""
         deliveries, ids = self.session.deliveries, self._ids
-        if not self._resumed and deliveries.is_unsettled(self, ids.get(self._tag, -1)):
+        known = ids.get(self._tag)
+        if known is not None and not self._resumed and deliveries.is_unsettled(self, known):
             raise LinkViolation(
                 self,
                 NOT_ALLOWED,
                 f"delivery {self._id} on link {self.name!r} has the delivery-tag of unsettled delivery"
-                f" {ids[self._tag]}",
+                f" {known}",
             )
-        if len(ids) > _SPARE_TAGS + 2 * self.unsettled_count:
-            unsettled = {tag: id for tag, id in ids.items() if deliveries.is_unsettled(self, id)}
-            ids = self._ids = unsettled
+        if len(ids) > _SPARE_TAGS + 4 * self.unsettled_count:
+            incoming = deliveries.incoming
+            ids = self._ids = {tag: id for tag, id in ids.items() if id in incoming}
         ids[self._tag] = self._id
         deliveries.track_received(self, self._id)
 

@@ -28,6 +28,7 @@ from postroom.amqp.engine.link import TXN_ID, Link
 from postroom.amqp.engine.link_state import LinkState
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.serial_numbers import serial_diff
 from postroom.amqp.engine.shared_state import SessionState, SessionViolation, Wire
 from postroom.amqp.engine.states import (
     CLOSED,
@@ -429,8 +430,27 @@ class Session(SessionState):
 
     # --- what deliveries report
 
-    def report_outcome(self, deliveries: list[Delivery], state: DeliveryState | None, settled: bool) -> None:
-        self.wire.events.append(DispositionReceived(self, deliveries, state, settled))
+    def report_outcome(self, first: Delivery, state: DeliveryState | None, settled: bool) -> list[Delivery]:
+        """Tell of an outcome of ``first`` and others; the caller adds all of them to the list returned.
+
+        Where the frame before said the same of deliveries of that link, one event tells of both: many
+        clients send a frame for each delivery.
+        """
+        events = self.wire.events
+        if events:
+            last = events[-1]
+            if (
+                isinstance(last, DispositionReceived)
+                and last.session is self
+                and last.state is state
+                and last.settled == settled
+                and last.deliveries[-1].link is first.link
+                and serial_diff(first.id, last.deliveries[-1].id) > 0
+            ):
+                return last.deliveries
+        deliveries: list[Delivery] = []
+        events.append(DispositionReceived(self, deliveries, state, settled))
+        return deliveries
 
     def report_late_outcome(self, state: DeliveryState) -> None:
         self.wire.events.append(LateDisposition(self, state))

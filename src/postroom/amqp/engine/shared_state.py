@@ -159,8 +159,9 @@ class SessionState:
         """A bound of the session is no longer near: tell the links that were given less credit for it."""
         raise NotImplementedError
 
-    def report_outcome(self, deliveries: list[Delivery], state: DeliveryState | None, settled: bool) -> None:
-        """The peer, as receiver, says ``state`` of ``deliveries``, which are filled in hereafter."""
+    def report_outcome(self, first: Delivery, state: DeliveryState | None, settled: bool) -> list[Delivery]:
+        """The peer, as receiver, says ``state`` of ``first`` and others, all of which the caller adds to the
+        list returned."""
         raise NotImplementedError
 
     def report_late_outcome(self, state: DeliveryState) -> None:

@@ -21,7 +21,7 @@ from postroom.amqp.encoding.reader import Reader
 from postroom.amqp.encoding.scalar_writer import write_u16, write_u32
 from postroom.amqp.encoding.types import MAX_UINT
 from postroom.amqp.errors import EncodeError, FramingError, ProtocolHeaderError
-from postroom.amqp.frames.outcomes import Accepted, DeliveryState
+from postroom.amqp.frames.outcomes import Accepted, DeliveryState, LastTransactionalState
 from postroom.amqp.frames.performatives import read_performative
 from postroom.amqp.frames.sasl import SaslFrame, read_sasl
 from postroom.amqp.frames.transfers import ACCEPTED_BYTES, Disposition, Flow, Transfer
@@ -66,6 +66,7 @@ class FrameDecoder:
     __slots__ = (
         "_data",
         "_have",
+        "_last_state",
         "_parts",
         "_pos",
         "_reader",
@@ -87,6 +88,7 @@ class FrameDecoder:
         self._have: i64 = 0
         self._wanted: i64 = 0
         self._reader: Reader = Reader(b"", 0, 0)
+        self._last_state = LastTransactionalState()
 
     def feed(self, data: bytes) -> None:
         """Takes the next bytes of the stream."""
@@ -188,7 +190,7 @@ class FrameDecoder:
         """Reads the performative of an AMQP frame; DecodeError if there is none, or bytes after one that
         takes no payload.
         """
-        performative = read_performative(self._reader)
+        performative = read_performative(self._reader, self._last_state)
         if self._reader.pos != self._reader.end and not isinstance(performative, Transfer):
             raise self._reader.fail("bytes left over after a performative that carries no payload")
         return performative

@@ -154,6 +154,20 @@ ACCEPTED: Final = Accepted()
 RELEASED: Final = Released()
 
 
+@final
+class LastTransactionalState:
+    """The last one that was read on a connection, by its bytes: transfers and dispositions in a transaction
+    name the same again and again, and then one object says so.
+    """
+
+    __slots__ = ("data", "state")
+
+    def __init__(self) -> None:
+        self.data: bytes = b""
+        """As it was encoded; b"": none was read yet."""
+        self.state: DeliveryState | None = None
+
+
 def read_state(r: Reader, code: i64) -> DeliveryState:
     """The delivery state whose descriptor was just passed."""
     if code == d.ACCEPTED:

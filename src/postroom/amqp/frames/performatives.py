@@ -19,7 +19,7 @@ from postroom.amqp.encoding.field_reader import Fields, read_descriptor
 from postroom.amqp.encoding.field_writer import FieldWriter
 from postroom.amqp.encoding.reader import Reader
 from postroom.amqp.encoding.types import MAX_UINT, MAX_USHORT
-from postroom.amqp.frames.outcomes import DeliveryState, read_state
+from postroom.amqp.frames.outcomes import DeliveryState, LastTransactionalState, read_state
 from postroom.amqp.frames.termini import Coordinator, Source, Target, read_source, read_target
 from postroom.amqp.frames.transfers import (
     RCV_FIRST,
@@ -172,13 +172,13 @@ class Close(Performative):
         f.finish(w, d.CLOSE)
 
 
-def read_performative(r: Reader) -> Performative:
-    """Reads one performative; DecodeError for anything else."""
+def read_performative(r: Reader, last: LastTransactionalState) -> Performative:
+    """Reads one performative; DecodeError for anything else. ``last`` is that of the connection."""
     code = read_descriptor(r)
     if code == d.TRANSFER:
-        return read_transfer(r)
+        return read_transfer(r, last)
     if code == d.DISPOSITION:
-        return read_disposition(r)
+        return read_disposition(r, last)
     if code == d.FLOW:
         return read_flow(r)
     if code == d.ATTACH:

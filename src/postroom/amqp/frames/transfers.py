@@ -13,7 +13,13 @@ from postroom.amqp.encoding.composite import Performative
 from postroom.amqp.encoding.field_reader import Fields
 from postroom.amqp.encoding.field_writer import FieldWriter
 from postroom.amqp.encoding.reader import Reader
-from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState, read_optional_state
+from postroom.amqp.frames.outcomes import (
+    ACCEPTED,
+    DeliveryState,
+    LastTransactionalState,
+    TransactionalState,
+    read_optional_state,
+)
 
 # role (section 2.8.1).
 SENDER: Final = False
@@ -155,16 +161,16 @@ class Disposition(Performative):
         f.finish(w, d.DISPOSITION)
 
 
-def read_transfer(r: Reader) -> Transfer:
+def read_transfer(r: Reader, last: LastTransactionalState) -> Transfer:
     """The fields of a transfer, its descriptor passed."""
-    common = _common_transfer(r)
-    return _any_transfer(r) if common is None else common
+    common = _common_transfer(r, last)
+    return _any_transfer(r, last) if common is None else common
 
 
-def read_disposition(r: Reader) -> Disposition:
+def read_disposition(r: Reader, last: LastTransactionalState) -> Disposition:
     """The fields of a disposition, its descriptor passed."""
-    common = _common_disposition(r)
-    return _any_disposition(r) if common is None else common
+    common = _common_disposition(r, last)
+    return _any_disposition(r, last) if common is None else common
 
 
 # --- the forms that most clients send
@@ -177,6 +183,8 @@ def read_disposition(r: Reader) -> Disposition:
 _RCV_SETTLE_MODE: Final = 6
 _STATE: Final = 7
 _TRANSFER_FIELDS: Final = 11
+_MAX_STATE_BYTES: Final = 64
+"""Longer transactional states are read anew each time."""
 
 
 def _uint_at(data: bytes, pos: i64) -> i64:
@@ -203,9 +211,9 @@ def _short_list_end(r: Reader) -> i64:
     return end if end <= r.end else 0
 
 
-def _common_transfer(r: Reader) -> Transfer | None:
-    """Handle, delivery-id, a short tag, format, settled, perhaps more, and then nothing but null and
-    false.
+def _common_transfer(r: Reader, last: LastTransactionalState) -> Transfer | None:
+    """Handle, delivery-id, a short tag, format, perhaps settled, more and the last state again, and then
+    nothing but null and false.
     """
     end = _short_list_end(r)
     if end == 0:
@@ -213,7 +221,7 @@ def _common_transfer(r: Reader) -> Transfer | None:
     data = r.data
     pos = r.pos + 3
     count: i64 = data[pos - 1]
-    if count < 5 or count > _TRANSFER_FIELDS:
+    if count < 4 or count > _TRANSFER_FIELDS:
         return None
     try:
         handle = _uint_at(data, pos)
@@ -227,13 +235,25 @@ def _common_transfer(r: Reader) -> Transfer | None:
         tag = data[tag_start:pos]
         message_format = _uint_at(data, pos)
         pos += 1 + c.WIDTHS[data[pos]]
-        settled = data[pos]
+        settled: i64 = c.NULL
+        if count > 4:
+            settled = data[pos]
+            pos += 1
         if handle < 0 or delivery_id < 0 or message_format < 0 or not c.NULL <= settled <= c.FALSE:
             return None
-        more = count > 5 and data[pos + 1] == c.TRUE
-        pos += 2 if more else 1
+        more = count > 5 and data[pos] == c.TRUE
+        if more:
+            pos += 1
+        state: DeliveryState | None = None
         for field in range(6 if more else 5, count):
             code = data[pos]
+            if field == _STATE and code == c.DESCRIBED:
+                state = last.state
+                state_end = pos + len(last.data)
+                if state is None or data[pos:state_end] != last.data:
+                    return None
+                pos = state_end
+                continue
             if code != c.NULL and (code != c.FALSE or field in (_RCV_SETTLE_MODE, _STATE)):
                 return None
             pos += 1
@@ -249,11 +269,12 @@ def _common_transfer(r: Reader) -> Transfer | None:
         message_format=message_format,
         settled=None if settled == c.NULL else settled == c.TRUE,
         more=more,
+        state=state,
     )
 
 
-def _common_disposition(r: Reader) -> Disposition | None:
-    """Role, first, perhaps last, settled, accepted."""
+def _common_disposition(r: Reader, last_state: LastTransactionalState) -> Disposition | None:
+    """Role, first, perhaps last, settled, accepted or the last state again."""
     end = _short_list_end(r)
     if end == 0:
         return None
@@ -272,16 +293,32 @@ def _common_disposition(r: Reader) -> Disposition | None:
         return None
     if (role != c.TRUE and role != c.FALSE) or (settled != c.TRUE and settled != c.FALSE):
         return None
-    if first < 0 or last < 0 or pos + 1 + len(ACCEPTED_BYTES) != end or data[pos + 1 : end] != ACCEPTED_BYTES:
+    if first < 0 or last < 0:
         return None
+    rest = data[pos + 1 : end]
+    state: DeliveryState | None = ACCEPTED
+    if rest != ACCEPTED_BYTES:
+        state = last_state.state
+        if state is None or rest != last_state.data:
+            return None
     r.pos = end
-    return Disposition(role == c.TRUE, first, last, settled == c.TRUE, ACCEPTED)
+    return Disposition(role == c.TRUE, first, last, settled == c.TRUE, state)
 
 
 # --- every form
 
 
-def _any_transfer(r: Reader) -> Transfer:
+def _read_state(f: Fields, last: LastTransactionalState) -> DeliveryState | None:
+    """The field state, which is kept as the last one where a transaction's may come again."""
+    start = f.reader.pos
+    state = read_optional_state(f, "state")
+    if isinstance(state, TransactionalState) and f.reader.pos - start <= _MAX_STATE_BYTES:
+        last.data = f.reader.data[start : f.reader.pos]
+        last.state = state
+    return state
+
+
+def _any_transfer(r: Reader, last: LastTransactionalState) -> Transfer:
     f = Fields(r, "transfer")
     transfer = Transfer(
         handle=f.uint("handle"),
@@ -291,7 +328,7 @@ def _any_transfer(r: Reader) -> Transfer:
         settled=f.optional_boolean("settled"),
         more=f.boolean_or("more", False),
         rcv_settle_mode=f.optional_ubyte("rcv-settle-mode", RCV_SECOND),
-        state=read_optional_state(f, "state"),
+        state=_read_state(f, last),
         resume=f.boolean_or("resume", False),
         aborted=f.boolean_or("aborted", False),
         batchable=f.boolean_or("batchable", False),
@@ -300,7 +337,7 @@ def _any_transfer(r: Reader) -> Transfer:
     return transfer
 
 
-def _any_disposition(r: Reader) -> Disposition:
+def _any_disposition(r: Reader, last: LastTransactionalState) -> Disposition:
     f = Fields(r, "disposition")
     role = f.boolean("role")
     first = f.uint("first")
@@ -309,7 +346,7 @@ def _any_disposition(r: Reader) -> Disposition:
         first,
         f.uint_or("last", first),
         f.boolean_or("settled", False),
-        read_optional_state(f, "state"),
+        _read_state(f, last),
         f.boolean_or("batchable", False),
     )
     f.close()
