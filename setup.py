@@ -27,7 +27,7 @@ TABLES = {SOURCE / "model" / f"{name}.py" for name in ("lifecycle", "channel_sta
 """Spread at the start and read seldom afterwards: as C, the three would take the compiler 36 s."""
 INTERPRETED = TABLES | set((SOURCE / "channel" / "rules").glob("*.py"))
 CORE_FOLDERS = ("manager",)
-CORE_LEDGER = ("format/records", "format/entry_records", "format/block")
+CORE_LEDGER = ("format/records", "format/entry_records", "format/block", "storage/bodies")
 DESCRIBING = {"egg_info", "dist_info", "sdist"}
 C_MODULES = ("storage/_writer", "format/_split")
 EDGE_FOLDERS = ("channel",)

@@ -2,8 +2,7 @@
 
 The `BodyStore` knows every `BodyFile` by the positions that it holds, and is the only one who does. Only what
 is durable can be read. Reading is safe in any thread beside the writer, sealing and compaction: the list of
-files is replaced, never changed, and a file that was removed under a reader is looked up again. Not among the
-compiled modules: these serve one thread.
+files is replaced, never changed, and a file that was removed under a reader is looked up again.
 """
 
 import threading
@@ -229,13 +228,17 @@ class BodyStore:
 
     def _run_from(self, stretches: list[tuple[int, int, int]], at: int) -> int:
         """The first behind the neighbours from ``at`` on that one read takes."""
-        start, size, _ = stretches[at]
-        end, stop = start + size, at + 1
+        start: i64 = stretches[at][0]
+        end: i64 = start + stretches[at][1]
+        gap: i64 = self._gap_bytes
+        stop = at + 1
         while stop < len(stretches):
-            next_start, next_size, _ = stretches[stop]
-            if next_start > end + self._gap_bytes or next_start + next_size - start > MAX_READ_BYTES:
+            next_start: i64 = stretches[stop][0]
+            next_end: i64 = next_start + stretches[stop][1]
+            if next_start > end + gap or next_end - start > MAX_READ_BYTES:
                 break
-            end = max(end, next_start + next_size)
+            if next_end > end:
+                end = next_end
             stop += 1
         return stop
 
@@ -293,15 +296,16 @@ def _cut(data: bytes, at: int, run: list[tuple[int, int, int]], found: list[Body
     """Take (start, size, row) out of what was read from `at` on; returns (start, row) of those whose CRC is
     wrong."""
     damaged: list[tuple[int, int]] = []
+    before: i64 = at
     for start, size, row in run:
-        begin = start - at
-        end = begin + size - BODY_TRAILER_BYTES
+        begin: i64 = start - before
+        end: i64 = begin + size - BODY_TRAILER_BYTES
         if end + BODY_TRAILER_BYTES > len(data):
             damaged.append((start, row))  # the file ends within it
             continue
         body = data[begin:end]
-        trailer = i64(read_i32_le(data, end)) & _CRC_MASK
-        if crc32(body) == trailer:
+        signed: int = read_i32_le(data, end)
+        if crc32(body) == signed & _CRC_MASK:
             found[row] = body
         else:
             damaged.append((start, row))
