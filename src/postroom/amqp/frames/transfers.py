@@ -242,8 +242,7 @@ def _common_transfer(r: Reader, last: LastTransactionalState) -> Transfer | None
         if handle < 0 or delivery_id < 0 or message_format < 0 or not c.NULL <= settled <= c.FALSE:
             return None
         more = count > 5 and data[pos] == c.TRUE
-        if more:
-            pos += 1
+        pos += 1 if more else 0
         state: DeliveryState | None = None
         for field in range(6 if more else 5, count):
             code = data[pos]
