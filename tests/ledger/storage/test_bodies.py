@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
+from isal.isal_zlib import crc32
 
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
+from postroom.ledger.storage.body_file import PackedBodies, SealedBodies
 from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.ledger.storage.disk import RealDisk, RealFile
+from postroom.ledger.upkeep.compaction import WANT_DTYPE, Run, rewrite
 from tests.ledger.entry_records import GET, put, put_chunks
 from tests.ledger.files import LARGE, flip, opened
 from tests.ledger.inline_writer import InlineWriter
@@ -73,6 +77,31 @@ def test_any_bodies_in_any_order_from_any_file(tmp_path: Path, seed: int) -> Non
         wanted = [places[index] for index in some]
         assert ledger.read_bodies(wanted) == [bodies[index] for index in some]
         assert at_once(ledger, wanted) == [bodies[index] for index in some]
+    ledger.close()
+
+
+@pytest.mark.parametrize("suffix", [".bodies", ".packed"])
+def test_what_was_taken_away_before_is_not_rewritten(tmp_path: Path, suffix: str) -> None:
+    ledger = opened(tmp_path, SMALL)
+    places, bodies = filled(ledger, Random(1))
+    found: list[SealedBodies | PackedBodies] = [
+        file for file in ledger._store.files() if isinstance(file, SealedBodies | PackedBodies)
+    ]
+    file = next(file for file in found if file.name().endswith(suffix))
+    there = [
+        (place, body)
+        for place, body in zip(places, bodies, strict=True)
+        if file.first_position <= place[0] <= file.last_position
+    ]
+    gone = (file.last_position, (1 << 31) - 1, 77)
+    wanted = [*(place for place, _ in there[1:]), gone]
+    wants = np.array([(serial, offset, size + 4) for serial, offset, size in wanted], WANT_DTYPE)
+    packed = rewrite(RealDisk(tmp_path), ledger.ledger_id.bytes, Run([file], wants))
+    index = packed.index()
+    assert index["key"].tolist() == [place[0] for place, _ in there[1:]]
+    raw = (tmp_path / packed.name()).read_bytes()
+    for (place, body), offset, length in zip(there[1:], index["offset"], index["length"], strict=True):
+        assert raw[offset : offset + length] == body + crc32(body).to_bytes(4, "little"), place
     ledger.close()
 
 

@@ -1,6 +1,6 @@
 """Packed files: live bodies of sealed files, rewritten without the dead. ``FORMAT.md``, "Packed bodies"."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -24,15 +24,20 @@ class PackedSpan(NamedTuple):
     index_crc: int
 
 
-class Piece(NamedTuple):
-    """A body, chunk or chunk list with its trailer, under the position that finds it."""
+class Pieces(NamedTuple):
+    """Bodies, chunks and chunk lists of one file, with their trailers."""
 
-    key: int
-    data: bytes
+    keys: Array
+    """The positions that find them (u64)."""
+    starts: Array
+    """Where in `data` each begins (i64)."""
+    sizes: Array
+    """Bytes of each (u32)."""
+    data: memoryview
 
 
 def write_packed(
-    disk: Disk, name: PackedName, ledger_id: bytes, positions: tuple[int, int], pieces: Iterable[Piece]
+    disk: Disk, name: PackedName, ledger_id: bytes, positions: tuple[int, int], pieces: Iterable[Pieces]
 ) -> int:
     """Write the file from pieces in any order, make it durable under its name; returns its size in bytes."""
     final = packed_name(name)
@@ -52,11 +57,10 @@ def write_packed(
 
 
 def _write_all(
-    file: DiskFile, name: PackedName, ledger_id: bytes, positions: tuple[int, int], pieces: Iterable[Piece]
+    file: DiskFile, name: PackedName, ledger_id: bytes, positions: tuple[int, int], pieces: Iterable[Pieces]
 ) -> int:
     """Pieces, index and header, durable."""
-    rows, index_offset = _write_pieces(file, pieces)
-    index = np.array(rows, PACKED_ROW_DTYPE)
+    index, index_offset = _write_pieces(file, pieces)
     index = index[np.argsort(index["key"])]
     raw = index.view(np.uint8).data
     file.write_at(index_offset, [raw])
@@ -79,21 +83,42 @@ def _write_all(
     return index_offset + len(raw)
 
 
-def _write_pieces(file: DiskFile, pieces: Iterable[Piece]) -> tuple[list[tuple[int, int, int, int]], int]:
-    """Returns the index rows and where the pieces end."""
-    rows: list[tuple[int, int, int, int]] = []
-    waiting: list[bytes] = []
+def _write_pieces(file: DiskFile, pieces: Iterable[Pieces]) -> tuple[Array, int]:
+    """Returns the index, in the order of the file, and where the pieces end."""
+    indexes = [np.empty(0, PACKED_ROW_DTYPE)]
+    waiting: list[memoryview] = []
     start = end = PACKED_HEADER.size_bytes
-    for key, data in pieces:
-        rows.append((key, end, len(data), 0))
-        waiting.append(data)
-        end += len(data)
-        if end - start >= SYNC_PIECE_BYTES:
-            file.write_at(start, [b"".join(waiting)])
-            file.sync()
-            waiting, start = [], end
+    for some in pieces:
+        indexes.append(_index_of(some, end))
+        for stretch in _stretches(some):
+            waiting.append(stretch)
+            end += len(stretch)
+            if end - start >= SYNC_PIECE_BYTES:
+                file.write_at(start, [b"".join(waiting)])
+                file.sync()
+                waiting, start = [], end
     file.write_at(start, [b"".join(waiting)])
-    return rows, end
+    return np.concatenate(indexes), end
+
+
+def _index_of(pieces: Pieces, offset: int) -> Array:
+    """The index rows of pieces that follow one another in the file from ``offset`` on."""
+    rows = np.zeros(len(pieces.keys), PACKED_ROW_DTYPE)
+    rows["key"], rows["length"] = pieces.keys, pieces.sizes
+    rows["offset"] = offset + np.cumsum(pieces.sizes, dtype=np.uint64) - pieces.sizes
+    return rows
+
+
+def _stretches(pieces: Pieces) -> Iterator[memoryview]:
+    """The bytes of the pieces in their order: neighbours as one, of SYNC_PIECE_BYTES at most."""
+    if not len(pieces.keys):
+        return
+    ends = pieces.starts + pieces.sizes
+    firsts = np.flatnonzero(np.concatenate([[True], pieces.starts[1:] != ends[:-1]]))
+    lasts = np.append(firsts[1:], len(ends)) - 1
+    for start, end in zip(pieces.starts[firsts].tolist(), ends[lasts].tolist(), strict=True):
+        for at in range(start, end, SYNC_PIECE_BYTES):
+            yield pieces.data[at : min(at + SYNC_PIECE_BYTES, end)]
 
 
 def load_packed_span(disk: Disk, name: PackedName, ledger_id: bytes | None) -> PackedSpan:

@@ -27,27 +27,21 @@ from postroom.ledger.storage.bodies import BodyStore
 from postroom.ledger.storage.body_file import BodyFile, JournalBodies, PackedBodies, SealedBodies
 from postroom.ledger.storage.disk import Disk
 from postroom.ledger.storage.events_image import EventsImage
-from postroom.ledger.storage.packed_bodies import Piece, load_packed_span, write_packed
+from postroom.ledger.storage.packed_bodies import Pieces, load_packed_span, write_packed
 
 MERGE_RATIO: Final = 2
 """A neighbour joins a rewrite if it is at most this many times as large as what is rewritten anyway."""
 
-_WANT_DTYPE: Final = np.dtype([("key", "<u8"), ("offset", "<u4"), ("size", "<u4")])
-
-
-class Want(NamedTuple):
-    """A stretch of a bodies heap: of the block that holds `key`, at `offset` of its heap, `size` bytes."""
-
-    key: int
-    offset: int
-    size: int
+WANT_DTYPE: Final = np.dtype([("key", "<u8"), ("offset", "<u4"), ("size", "<u4")])
+"""A stretch of a bodies heap: of the block that holds `key`, at `offset` of its heap, `size` bytes."""
 
 
 class Run(NamedTuple):
     """Neighbouring files to be rewritten as one (or dropped, if nothing in them is live)."""
 
     files: list[BodyFile]
-    wants: list[Want]
+    wants: Array
+    """What is live in them, of WANT_DTYPE, by key."""
 
 
 class LiveBodies:
@@ -121,15 +115,14 @@ class LiveBodies:
             + sum(count for span, count in self._plain_counts if _overlap(span, first, last))
         )
 
-    def resolved(self, wants: Array) -> list[Want]:
-        """As wants of real sizes: those of chunk lists are looked up."""
-        found = []
-        for key, offset, size in wants.tolist():
-            if size == 0:
-                offset &= CHUNKED_OFFSET - 1
-                count = len(self._store.chunk_list(key, offset))
-                size = CHUNK_LIST_HEADER_BYTES + count * CHUNK_REFERENCE_BYTES
-            found.append(Want(key, offset, size))
+    def resolved(self, wants: Array) -> Array:
+        """The same with the real offsets and sizes of chunk lists, which are looked up."""
+        found = wants.copy()
+        for row in np.flatnonzero(wants["size"] == 0).tolist():
+            key, offset = int(wants["key"][row]), int(wants["offset"][row]) & (CHUNKED_OFFSET - 1)
+            count = len(self._store.chunk_list(key, offset))
+            size = CHUNK_LIST_HEADER_BYTES + count * CHUNK_REFERENCE_BYTES
+            found[row] = key, offset, size
         return found
 
 
@@ -138,7 +131,7 @@ def _overlap(span: tuple[int, int], first: int, last: int) -> bool:
 
 
 def _wants(keys: Array, offsets: Array, lengths: Array) -> Array:
-    wants = np.empty(len(keys), _WANT_DTYPE)
+    wants = np.empty(len(keys), WANT_DTYPE)
     chunked = (offsets & CHUNKED_OFFSET) != 0
     wants["key"], wants["offset"] = keys, offsets
     wants["size"] = np.where(chunked, 0, lengths + np.uint32(BODY_TRAILER_BYTES))
@@ -205,7 +198,7 @@ def plan(
         elif len(wants):
             return _extend(files[:at], file, wants, live, known, most_bytes)
         else:
-            return Run([file], [])
+            return Run([file], wants)
     return None
 
 
@@ -255,7 +248,7 @@ def _extend(
 def note_rewritten(run: Run, file: BodyFile, live: LiveBodies, known: dict[str, Inspected]) -> None:
     """What the file made of a run holds."""
     count = live.count_within(file.first_position, file.last_position)
-    known[file.name()] = Inspected(count, sum(want.size for want in run.wants))
+    known[file.name()] = Inspected(count, int(run.wants["size"].sum()))
 
 
 def heap_bytes(file: BodyFile) -> int:
@@ -279,9 +272,13 @@ def rewrite(disk: Disk, ledger_id: bytes, run: Run) -> PackedBodies:
     return PackedBodies(disk, name, load_packed_span(disk, name, ledger_id))
 
 
-def _pieces(run: Run) -> Iterator[Piece]:
+def _pieces(run: Run) -> Iterator[Pieces]:
+    """What a file hasn't got any more stays away: it died, and was taken away, before its queue had the
+    bodies stay."""
     for file in run.files:
-        wants = [want for want in run.wants if file.first_position <= want.key <= file.last_position]
-        data = memoryview(file.open().view())
-        for want, start in zip(wants, file.places(wants), strict=True):
-            yield Piece(want.key, bytes(data[start : start + want.size]))
+        keys = run.wants["key"]
+        wants = run.wants[(keys >= file.first_position) & (keys <= file.last_position)]
+        starts = file.starts(wants["key"], wants["offset"].astype(np.int64))
+        there = starts >= 0
+        wants = wants[there]
+        yield Pieces(wants["key"], starts[there], wants["size"], memoryview(file.open().view()))

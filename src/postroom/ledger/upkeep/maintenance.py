@@ -427,7 +427,7 @@ class Maintenance:
             self._keep.count_bodies(held_by_leases(self._store, self._inspected))
             return
         new: list[BodyFile] = []
-        if run.wants:
+        if len(run.wants):
             new.append(rewrite(self._disk, self._ledger_id, run))
             note_rewritten(run, new[0], round_.live, self._inspected)
         self._replace(run, new)
