@@ -27,7 +27,10 @@ TABLES = {SOURCE / "model" / f"{name}.py" for name in ("lifecycle", "channel_sta
 """Spread at the start and read seldom afterwards: as C, the three would take the compiler 36 s."""
 INTERPRETED = TABLES | set((SOURCE / "channel" / "rules").glob("*.py"))
 CORE_FOLDERS = ("manager",)
-CORE_LEDGER = ("format/records", "format/entry_records", "format/block", "storage/bodies")
+CORE_LEDGER = (
+    *("ledger", "format/records", "format/entry_records", "format/block"),
+    *("storage/bodies", "storage/journal", "storage/writer"),
+)
 DESCRIBING = {"egg_info", "dist_info", "sdist"}
 C_MODULES = ("storage/_writer", "format/_split")
 EDGE_FOLDERS = ("channel",)
@@ -39,7 +42,8 @@ EDGE_SERVER = (
     *(f"links/{name}" for name in ("acquisition", "addressing", "delivery_headers", "dynamic_nodes")),
     *(f"links/{name}" for name in ("held_answers", "incoming_link", "incoming_message", "kept_deliveries")),
     *(f"links/{name}" for name in ("outcomes", "outgoing_link", "registry", "terminus")),
-    *("links/transaction_coordinator", "management/links"),
+    *("links/transaction_coordinator", "management/links", "clock"),
+    *(f"listening/{name}" for name in ("busy_polling", "off_loop", "service", "turns")),
 )
 
 

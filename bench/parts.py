@@ -1,4 +1,4 @@
-"""What one durable 1 KB message costs inside the broker, part by part, without sockets and disk.
+"""What one durable 1 KB message costs inside the broker, part by part, without sockets and syncs.
 
 ``python -m bench.parts`` with PYTHONPATH=build/compiled or src; the last line is JSON. Figures are processor
 time, the best of several repetitions, in µs a message.
@@ -9,16 +9,25 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from isal.isal_zlib import crc32
 from librt.strings import BytesWriter
 
 from postroom._build import compiled
-from postroom.amqp.frames.frames import FrameDecoder, write_disposition, write_transfer
+from postroom.amqp.frames.frames import FrameDecoder, write_disposition, write_frame, write_transfer
 from postroom.amqp.frames.outcomes import ACCEPTED
+from postroom.amqp.frames.transfers import Transfer
 from postroom.amqp.message.message_head import encode_header, scan_head
 from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.ledger.format.block import BlockBuilder
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.storage.bodies import BodyStore
+from postroom.ledger.storage.body_file import JournalBodies
+from postroom.ledger.storage.body_requests import BodyPlace
+from postroom.ledger.storage.disk import RealDisk
+from postroom.ledger.storage.journal import BlockTable
 from postroom.manager.kernel.effects import Delivery, Sink
 from postroom.manager.kernel.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.manager import QueueManager
@@ -49,19 +58,36 @@ def best_us(action: Callable[[], None]) -> float:
 
 
 def frames(message: bytes) -> bytes:
-    """So many transfers as a socket would give them."""
+    """So many transfers as a socket would give them, from a client that leaves out what has its default, as
+    those on Proton do."""
     writer = BytesWriter()
     for number in range(MESSAGES):
-        write_transfer(writer, 0, 0, number, number.to_bytes(4, "big"), 0, False, False, message)
+        transfer = Transfer(0, number, number.to_bytes(8, "big"), message_format=0)
+        write_frame(writer, 0, transfer, message)
     return writer.getvalue()
+
+
+def stored(folder: Path, body: bytes) -> tuple[BodyStore, list[list[BodyPlace]]]:
+    """So many bodies in a journal's file, and where they are, in batches as queues ask for them."""
+    piece = body + crc32(body).to_bytes(4, "little")
+    table = BlockTable()
+    table.add((1, MESSAGES), 0, 0, MESSAGES * len(piece))
+    (folder / "bodies").write_bytes(piece * MESSAGES)
+    disk = RealDisk(folder)
+    store = BodyStore(disk, LedgerOptions().read_gap_bytes)
+    store.replace([], [JournalBodies("bodies", disk.open("bodies"), 1, 1, table)])
+    places = [(number + 1, number * len(piece), len(body)) for number in range(MESSAGES)]
+    batch = ManagerOptions().fetch_entries
+    return store, [places[start : start + batch] for start in range(0, MESSAGES, batch)]
 
 
 class Parts:
     """The parts, each as an action on `MESSAGES` messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.message = payload()
         self.frames = frames(self.message)
+        self.bodies, self.places = stored(folder, self.message)
         self.sink = Sink()
         self.builder = BlockBuilder()
         self.manager = QueueManager(ManagerOptions(), self.builder)
@@ -101,6 +127,11 @@ class Parts:
         self.manager.durable(self.builder.next_position - 1, NOW_US)
         self.deliveries += self.manager.take_effects().deliveries
 
+    def read_bodies(self) -> None:
+        for places in self.places:
+            if self.bodies.read_cached(places) is None:
+                self.bodies.read(places)
+
     def deliver(self) -> None:
         while len(self.deliveries) < MESSAGES:
             self.manager.set_credit(self.consumer, MESSAGES - len(self.deliveries), False, NOW_US)
@@ -128,9 +159,9 @@ class Parts:
             decoder.performative()
 
 
-def measure() -> dict[str, float]:
+def measure(folder: Path) -> dict[str, float]:
     """µs a message of each part, in the order of a message's way."""
-    parts = Parts()
+    parts = Parts(folder)
     found = {
         "frame found, transfer read, payload copied": best_us(parts.receive),
         "head scanned": best_us(parts.scan),
@@ -142,6 +173,7 @@ def measure() -> dict[str, float]:
             ("put: rules, arrival record, body into the block", parts.put),
             ("block taken", parts.commit),
             ("delivered: rules, record", parts.deliver),
+            ("body read from the page cache, checked", parts.read_bodies),
             ("header and transfer written", parts.send),
             ("accepted: rules, record", parts.accept),
         ):
@@ -155,7 +187,8 @@ def measure() -> dict[str, float]:
 
 
 def main() -> None:
-    found = measure()
+    with TemporaryDirectory(prefix="bench-") as folder:
+        found = measure(Path(folder))
     for name, cost_us in found.items():
         print(f"{name:58} {cost_us:7.2f} µs")
     print(json.dumps({"compiled": compiled(), **{name: round(cost, 3) for name, cost in found.items()}}))

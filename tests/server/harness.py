@@ -102,6 +102,11 @@ class BrokerThread:
         assert self._service is not None
         return sum(connection.inbox_bytes for connection in self._service.sockets())
 
+    def set_idle_time(self, seconds: float) -> None:
+        """How long nothing is written before the ledger says that its last block is durable."""
+        assert self._service is not None
+        self._service.idle_s = seconds
+
     def idle_time_is_over(self) -> None:
         """What the service does when its timer for an idle ledger runs out; on the broker's own thread."""
         assert self._service is not None

@@ -48,6 +48,8 @@ class Ledger:
     """One process' hold of a ledger folder. All methods but those that read (`read_…`, `hash_ids`) belong to
     one thread."""
 
+    __deletable__: Final = ["recovered"]  # compiled, attributes stay unless this says otherwise
+
     ledger_id: UUID
     epoch: int
     epoch_id: bytes

@@ -1,13 +1,13 @@
 """When the loop waits awake for what comes next, and when it sleeps."""
 
 import asyncio
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import pytest
 
-from postroom.server.listening import busy_polling
-from postroom.server.listening.busy_polling import SHORT_GAPS, BusyPolling
+from postroom.server.listening.busy_polling import PROMPT_SWITCH_S, SHORT_GAPS, BusyPolling
 
 LIMIT_US = 100
 
@@ -19,7 +19,8 @@ class World:
         self.now_us = 1_000
         self.soon: list[Callable[[], None]] = []
         self.idle = False
-        self.polling = BusyPolling(cast(asyncio.AbstractEventLoop, self), limit_us, lambda: self.idle)
+        loop = cast(asyncio.AbstractEventLoop, self)
+        self.polling = BusyPolling(loop, limit_us, lambda: self.idle, lambda: self.now_us)
 
     def call_soon(self, action: Callable[[], None]) -> None:
         self.soon.append(action)
@@ -42,10 +43,10 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World()
-    monkeypatch.setattr(busy_polling, "monotonic_us", lambda: made.now_us)
-    return made
+def world() -> Iterator[World]:
+    before_s = sys.getswitchinterval()
+    yield World()
+    sys.setswitchinterval(before_s)
 
 
 def test_short_gaps_in_a_row_are_polled_through(world: World) -> None:
@@ -67,10 +68,19 @@ def test_gaps_that_are_seldom_short_are_slept_through(world: World) -> None:
     assert [world.gap(us) for us in pattern] == [0] * len(pattern)
 
 
-def test_never_with_a_limit_of_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_never_with_a_limit_of_zero() -> None:
     world = World(limit_us=0)
-    monkeypatch.setattr(busy_polling, "monotonic_us", lambda: world.now_us)
     assert [world.gap(0) for _ in range(3 * SHORT_GAPS)] == [0] * (3 * SHORT_GAPS)
+
+
+def test_others_give_the_interpreter_back_sooner_while_gaps_are_short(world: World) -> None:
+    usual_s = sys.getswitchinterval()
+    seen = []
+    for us in [50] * (SHORT_GAPS + 1) + [10 * LIMIT_US, 50]:
+        world.gap(us)
+        seen.append(sys.getswitchinterval())
+    prompt = [PROMPT_SWITCH_S] * 2
+    assert seen == pytest.approx([usual_s] * (SHORT_GAPS - 1) + prompt + [usual_s] * 2)
 
 
 def test_a_gap_is_begun_again_while_it_lasts_without_a_second_poll(world: World) -> None:

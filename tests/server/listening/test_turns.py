@@ -4,9 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-import pytest
-
-from postroom.server.listening import turns
 from postroom.server.listening.turns import (
     LITTLE_BYTES,
     PIECE_BYTES,
@@ -15,20 +12,6 @@ from postroom.server.listening.turns import (
     TURN_FRAMES,
     Turns,
 )
-
-
-class Clock:
-    """Stands still, so that no turn ends by its time."""
-
-    def __init__(self) -> None:
-        self.now_us = 0
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(turns, "monotonic_us", lambda: clock.now_us)
-    return clock
 
 
 class Loop:
@@ -51,7 +34,9 @@ class World:
 
     def __init__(self) -> None:
         self.loop = Loop()
-        self.turns = Turns(cast(asyncio.AbstractEventLoop, self.loop), self, 0)
+        self.now_us = 0
+        """Stands still, so that no turn ends by its time."""
+        self.turns = Turns(cast(asyncio.AbstractEventLoop, self.loop), self, 0, lambda: self.now_us)
         self.seen: list[str] = []
         self.open = True
         self.syncing = False
@@ -148,21 +133,21 @@ def test_a_flood_waits_for_the_block_in_flight_when_the_next_is_full_and_others_
     assert world.seen[3:] == ["flood", "look", "end"]
 
 
-def test_a_flood_that_shares_with_nobody_fills_blocks_as_it_likes(clock: Clock) -> None:
+def test_a_flood_that_shares_with_nobody_fills_blocks_as_it_likes() -> None:
     world = World()
     flood, _ = _shared(world)
-    clock.now_us = SHARED_FOR_US
+    world.now_us = SHARED_FOR_US
     flood.pieces = 2
     world.turns.wake(flood)
     world.loop.run()
     assert world.seen == ["flood", "look", "flood", "look", "end"]
 
 
-def test_who_sends_no_messages_shares_no_block(clock: Clock) -> None:
+def test_who_sends_no_messages_shares_no_block() -> None:
     """A consumer's outcomes are small, too, and many: it doesn't wait for each."""
     world = World()
     flood, consumer = _shared(world)
-    clock.now_us = SHARED_FOR_US
+    world.now_us = SHARED_FOR_US
     consumer.sends = False
     for worker in (consumer, flood):
         worker.pieces = 1

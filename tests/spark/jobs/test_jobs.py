@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from postroom.client import Message
 from postroom.model.entity_types import QUEUE_TYPE
-from postroom.server.listening import service
 from postroom.spark.jobs import execution, jobs
 from postroom.spark.jobs.contents import with_contents
 from postroom.spark.jobs.deduplicate import check_columns
@@ -141,9 +140,9 @@ def test_what_is_held_is_no_part_of_a_plan(spark: SparkSession, at: Scene) -> No
     assert counted(at.triage(spark, rule("true", "discard", name="all"))) == {"all": 1}
 
 
-def test_what_was_done_a_moment_ago_is_part_of_a_plan(at: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_done_a_moment_ago_is_part_of_a_plan(at: Scene) -> None:
     """A broker that falls idle tells readers later what is durable: a job waits for that."""
-    monkeypatch.setattr(service, "IDLE_S", 1.0)
+    at.broker.set_idle_time(1.0)
     for _ in range(2):
         at.put("dead", ["a"])
         assert open_ledger(str(at.folder), "").through >= at.broker.call(

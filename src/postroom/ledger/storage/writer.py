@@ -129,8 +129,8 @@ class ThreadWriter:
         self.completion_fd = self._completion.fd
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._error: OSError | None = None
-        self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
-        self._thread.start()
+        self._worker = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
+        self._worker.start()
 
     def submit(self, file: DiskFile, offset: int, parts: list[Bytes], sync_names: bool) -> None:
         self._jobs.put((file, offset, parts, sync_names))
@@ -153,7 +153,7 @@ class ThreadWriter:
         if self.completion_fd < 0:
             return
         self._jobs.put(None)
-        self._thread.join()
+        self._worker.join()
         self._completion.close()
         self.completion_fd = -1
 

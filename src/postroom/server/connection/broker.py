@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from mypy_extensions import i64
+
 from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
 from postroom.ledger.retention.kept_history import NEVER
 from postroom.ledger.storage.body_requests import Body
@@ -201,15 +203,17 @@ class Broker(BrokerState):
 
     def next_deadline_us(self) -> int:
         """When `on_time` wants to be called, wall clock; 0 never."""
-        manager, registry = self.manager.next_deadline_us(), self.registry.next_deadline_us()
-        leases, pacing = self.ledger.leases.next_expiry_us(), self.pacing.next_deadline_us()
-        channels, dead_letters = self.channels.next_deadline_us(), self.dead_letters.next_deadline_us()
-        discards, unreadable = self.discards.next_deadline_us(), self._unreadable_until_us
-        acts, refusals = self.access.acts.next_deadline_us(), self.sign_ins.failures.next_deadline_us()
-        traffic, tokens = self.traffic.next_deadline_us(), self.tokens.next_deadline_us()
-        broker_due = (registry, pacing, channels, dead_letters, discards, unreadable, acts, refusals)
-        all_due = (manager, leases, traffic, tokens, *broker_due)
-        return min((due for due in all_due if due), default=0)
+        due = _sooner(self.manager.next_deadline_us(), self.registry.next_deadline_us())
+        due = _sooner(due, self.ledger.leases.next_expiry_us())
+        due = _sooner(due, self.pacing.next_deadline_us())
+        due = _sooner(due, self.channels.next_deadline_us())
+        due = _sooner(due, self.dead_letters.next_deadline_us())
+        due = _sooner(due, self.discards.next_deadline_us())
+        due = _sooner(due, self._unreadable_until_us)
+        due = _sooner(due, self.access.acts.next_deadline_us())
+        due = _sooner(due, self.sign_ins.failures.next_deadline_us())
+        due = _sooner(due, self.traffic.next_deadline_us())
+        return _sooner(due, self.tokens.next_deadline_us())
 
     def fetched(self, fetch: Fetch, bodies: list[Body], now_us: int) -> None:
         """The bodies that ``fetch`` asked for. A damaged one ends its entry, not the broker; what the disk
@@ -338,3 +342,8 @@ class Broker(BrokerState):
         for binding in list(self.touched):
             binding.refill(now_us)
         return True
+
+
+def _sooner(due_us: i64, other_us: i64) -> i64:
+    """The earlier of two deadlines, of which 0 is never."""
+    return due_us if other_us == 0 or 0 < due_us <= other_us else other_us

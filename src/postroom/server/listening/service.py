@@ -9,6 +9,8 @@ import ssl
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
+from mypy_extensions import mypyc_attr
+
 from postroom.ledger.errors import LedgerError
 from postroom.manager.security.acts import Act
 from postroom.server.access.sign_in_policy import Arrival
@@ -36,7 +38,7 @@ STOP_GRACE_S: Final = 2.0
 """Time that clients have to answer our close when the broker stops."""
 LISTEN_BACKLOG: Final = 512
 IDLE_S: Final = 0.025
-"""After so long without a block, and before twice as long, the ledger writes that its last one is durable."""
+"""After so long without a block, and before twice as long, a ledger is idle."""
 
 
 class ServiceLedger(LedgerFace, ReadLedger, Protocol):
@@ -60,6 +62,7 @@ class ServiceLedger(LedgerFace, ReadLedger, Protocol):
     def maintenance_error(self) -> Exception | None: ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Service:
     """One broker with its sockets."""
 
@@ -92,6 +95,8 @@ class Service:
         self._off_loop: Final = OffLoop(self, loop, ledger, broker, config.data_folder)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_us = 0
+        self.idle_s = IDLE_S
+        """After so long without a block the ledger writes that its last one is durable."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._idle_from = broker.durable_through
         """What was durable when that timer was set."""
@@ -384,7 +389,7 @@ class Service:
 
     def _wait_for_idle(self) -> None:
         self._idle_from = self._broker.durable_through
-        self._idle_timer = self._loop.call_later(IDLE_S, self.on_idle)
+        self._idle_timer = self._loop.call_later(self.idle_s, self.on_idle)
 
     def on_idle(self) -> None:
         """If nothing has been written for a while, tell readers beside us that the last block is durable.

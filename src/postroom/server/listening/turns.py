@@ -7,6 +7,7 @@ length. Nor by blocks of its size: while others send little, the block that fill
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from postroom.server.clock import monotonic_us
@@ -64,15 +65,23 @@ class TurnEnd(Protocol):
 class Turns:
     """Runs the turns of one event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, end: TurnEnd, busy_poll_us: int) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        end: TurnEnd,
+        busy_poll_us: int,
+        clock_us: Callable[[], int] = monotonic_us,
+    ) -> None:
+        """``clock_us`` gives time that only passes, in µs."""
         self._loop = loop
+        self._clock_us: Final = clock_us
         self._end = end
         self._ready: deque[Worker] = deque()
         self._scheduled = False
         self._modest: Worker | None = None
         """Who has sent little last."""
         self._shared_until_us = 0
-        self._polling: Final = BusyPolling(loop, busy_poll_us, self.quiet)
+        self._polling: Final = BusyPolling(loop, busy_poll_us, self.quiet, clock_us)
 
     def wake(self, worker: Worker) -> None:
         """``worker`` has something in its inbox. Call once, when the inbox stops being empty."""
@@ -109,7 +118,7 @@ class Turns:
         """Whether all that is left must wait until the block in flight is durable."""
         ready, may_take_in = self._ready, self._end.may_take_in
         held: list[Worker] = []
-        now_us = monotonic_us()
+        now_us = self._clock_us()
         deadline_us = now_us + TURN_US
         frames = 0
         while ready and may_take_in():
@@ -121,7 +130,7 @@ class Turns:
             if worker.has_work():
                 ready.append(worker)
             self._end.between_pieces()
-            if frames >= TURN_FRAMES or monotonic_us() >= deadline_us:
+            if frames >= TURN_FRAMES or self._clock_us() >= deadline_us:
                 break
         all_held = bool(held) and not ready
         ready.extend(held)
