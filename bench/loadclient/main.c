@@ -59,14 +59,20 @@ static void on_answer(struct load *l, struct endpoint *e, pn_delivery_t *deliver
   pn_delivery_settle(delivery);
 }
 
-static void check_message(struct load *l, size_t size) {
+/* A message that each connection gets counts as many. */
+static uint64_t place_of(const struct load *l, const struct endpoint *e, uint64_t sequence) {
+  if (!l->options.copies) return sequence;
+  return l->options.first + (sequence - l->options.first) * l->endpoint_count + (uint64_t)(e - l->endpoints);
+}
+
+static void check_message(struct load *l, const struct endpoint *e, size_t size) {
   uint64_t sequence;
   uint32_t run;
   if (!payload_read((const uint8_t *)l->incoming, size, &sequence, &run) || run != l->options.run ||
       sequence - l->options.first >= l->options.of)
     l->foreign++;
   else
-    seen_add(&l->seen, sequence);
+    seen_add(&l->seen, place_of(l, e, sequence));
 }
 
 static void relay(struct load *l, pn_delivery_t *source, size_t size) {
@@ -97,7 +103,7 @@ static void on_message(struct load *l, struct endpoint *e, pn_delivery_t *delive
     l->foreign++;
   } else {
     pn_link_recv(e->receiver, l->incoming, pending);
-    check_message(l, pending);
+    check_message(l, e, pending);
   }
   pn_link_advance(e->receiver);
   if (l->options.mode == MODE_RELAY)

@@ -22,6 +22,7 @@ static const char USAGE[] =
     "  --address NAME               of the queue; --send-address and --receive-address where they differ\n"
     "  --connections N              so many at once, each with a sender, a receiver, or both; each has a window and a credit;\n"
     "                               a % in the address is the number of the connection, from 0 (one; both and relay: two)\n"
+    "  --copies                     each connection receives every message; --messages counts them all\n"
     "  --messages N                 how many (default 100000; 0: only --seconds counts)\n"
     "  --seconds S                  stop sending or receiving after S seconds\n"
     "  --window N --credit N        unanswered messages allowed when sending; link credit when receiving (1000, 1000);\n"
@@ -51,7 +52,7 @@ static const char USAGE[] =
 enum { OPT_HOST = 256, OPT_PORT, OPT_ADDRESS, OPT_SEND_ADDRESS, OPT_RECEIVE_ADDRESS, OPT_MESSAGES, OPT_SECONDS,
        OPT_WINDOW, OPT_CREDIT, OPT_BODY_BYTES, OPT_ID_BYTES, OPT_MIXED, OPT_RATE, OPT_FIRST, OPT_RUN, OPT_USER,
        OPT_PASSWORD, OPT_CONTAINER, OPT_PATIENCE, OPT_OF, OPT_TRANSACTION, OPT_XA, OPT_SEND_PORT, OPT_VIRTUAL_HOST,
-       OPT_SAMPLED, OPT_RANDOM_BODIES, OPT_CONNECTIONS, OPT_KINDS, OPT_SELECTOR, OPT_GROUPS, OPT_TTL, OPT_DELAY };
+       OPT_SAMPLED, OPT_RANDOM_BODIES, OPT_CONNECTIONS, OPT_COPIES, OPT_KINDS, OPT_SELECTOR, OPT_GROUPS, OPT_TTL, OPT_DELAY };
 
 static const struct option LONG[] = {
     {"host", required_argument, NULL, OPT_HOST},
@@ -62,6 +63,7 @@ static const struct option LONG[] = {
     {"send-address", required_argument, NULL, OPT_SEND_ADDRESS},
     {"receive-address", required_argument, NULL, OPT_RECEIVE_ADDRESS},
     {"connections", required_argument, NULL, OPT_CONNECTIONS},
+    {"copies", no_argument, NULL, OPT_COPIES},
     {"messages", required_argument, NULL, OPT_MESSAGES},
     {"seconds", required_argument, NULL, OPT_SECONDS},
     {"window", required_argument, NULL, OPT_WINDOW},
@@ -130,6 +132,7 @@ static void set_option(struct options *o, int option) {
     case OPT_SEND_ADDRESS: o->send_address = optarg; break;
     case OPT_RECEIVE_ADDRESS: o->receive_address = optarg; break;
     case OPT_CONNECTIONS: o->connections = (uint32_t)whole("--connections", 1, 10000); break;
+    case OPT_COPIES: o->copies = true; break;
     case OPT_MESSAGES: o->messages = whole("--messages", 0, UINT32_MAX); break;
     case OPT_SECONDS: o->seconds = positive("--seconds"); break;
     case OPT_WINDOW: o->window = (uint32_t)whole("--window", 1, 1u << 20); break;
@@ -170,6 +173,7 @@ void options_parse(struct options *o, int argc, char **argv) {
   if (o->id_bytes != 0 && o->id_bytes < PAYLOAD_MIN_ID) fail("--id-bytes", "too short for a sequence number");
   if (o->transaction && o->mode != MODE_SEND && o->mode != MODE_RECEIVE) fail("--transaction is for send and receive, not", o->mode_name);
   if (o->connections && (o->transaction || o->mode == MODE_RELAY)) fail("--connections is not for", "transactions and relays");
+  if (o->copies && (o->mode != MODE_RECEIVE || !o->connections)) fail("--copies needs", "receive and --connections");
   if (o->xa && !o->transaction) fail("--xa needs", "--transaction");
   if (o->transaction && o->messages % o->transaction) fail("--messages", "not a multiple of --transaction");
   if (o->of == 0) o->of = o->messages ? o->messages : UINT32_MAX;

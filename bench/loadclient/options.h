@@ -38,6 +38,7 @@ struct options {
   uint32_t groups;      /* message groups in turn; 0: messages are in none */
   uint32_t ttl_ms;      /* 0: messages don't expire */
   uint32_t delay_ms;    /* until a message may be delivered */
+  bool copies;          /* each connection gets every message */
   const char *selector; /* of the receivers; NULL: none */
   double rate; /* messages a second, 0: as fast as the window allows */
   double patience_s;
