@@ -11,7 +11,8 @@
 #include "options.h"
 
 #define ENDPOINT_IO_BYTES (256 * 1024)
-#define ENDPOINT_FRAME_BYTES (1024 * 1024) /* the largest that the peer may send, as Qpid JMS has it */
+/* The largest that the peer may send. Proton waits for ever for one that is larger than what it reads at once. */
+#define ENDPOINT_FRAME_BYTES ENDPOINT_IO_BYTES
 
 struct endpoint {
   pn_connection_driver_t driver;
