@@ -75,7 +75,7 @@ BESIDE_PEERS = ("postroom", "rabbitmq", "rabbitmq-quorum-tuned", "artemis", "nat
 
 
 def beside_peers(contenders: list[Contender]) -> list[Contender]:
-    """Of these, Postroom and each peer with its fastest queue or journal that keeps what was accepted, alone."""
+    """Of these, Postroom and each peer with its fastest queue or journal that keeps what was accepted."""
     return [
         replace(contender, rows=[row for row in contender.rows if row.queue != CLASSIC])
         for contender in contenders
