@@ -18,12 +18,16 @@ from tools.peers.broker import ROOT
 
 from bench import (
     channels,
+    connections,
+    features,
     loadtool,
     machine,
     memory,
+    publishing,
     replication,
     scale,
     search,
+    sizes,
     spark_tables,
     syncs,
     tables,
@@ -39,6 +43,9 @@ SECTIONS = (
     "latency",
     "syncs",
     "transactions",
+    "sizes",
+    "connections",
+    "features",
     "channels",
     "replication",
     "memory",
@@ -85,6 +92,10 @@ class Run:
     machine: dict[str, str]
     client: dict[str, object]
     transactions: dict[str, traffic.Measured] = field(default_factory=dict)
+    sizes: dict[str, traffic.Measured] = field(default_factory=dict)
+    connections: dict[str, traffic.Measured] = field(default_factory=dict)
+    features: dict[str, traffic.Measured] = field(default_factory=dict)
+    publishes: dict[str, traffic.Measured] = field(default_factory=dict)
     channels: dict[str, traffic.Measured] = field(default_factory=dict)
     replicated: dict[str, traffic.Measured] = field(default_factory=dict)
     replication: dict[str, str] = field(default_factory=dict)
@@ -123,10 +134,16 @@ class Run:
                 parts.append(("Processor time", tables.processor(self.traffic)))
             if self._has("beside_p50_us"):
                 parts.append(("Latency", tables.latency(self.traffic)))
-        if self.transactions:
-            parts.append(("Transactions", tables.transactions(self.transactions)))
-        if self.channels:
-            parts.append(("Channels", tables.channels(self.channels)))
+        for title, results, table in (
+            ("Transactions", self.transactions, tables.transactions),
+            ("Sizes", self.sizes, tables.sizes),
+            ("Forty connections", self.connections, tables.connections),
+            ("Features at work", self.features, tables.features),
+            ("Publishes", self.publishes, tables.publishes),
+            ("Channels", self.channels, tables.channels),
+        ):
+            if results:
+                parts.append((title, table(results)))
         if self.waiting:
             parts.append(("Memory and restart", tables.waiting(self.waiting)))
         if self.deep:
@@ -268,10 +285,6 @@ def measure(options: argparse.Namespace, run: Run) -> None:
     def traffic_section() -> None:
         traffic.measure(contenders, _sizes(options), sections, run.traffic, run.failures)
 
-    def transactions_section() -> None:
-        rounds = options.rounds or 3
-        transactions.measure(contenders, rounds, options.quick, run.transactions, run.failures)
-
     def channels_section() -> None:
         channels.measure(options.rounds or 3, options.quick, run.channels, run.failures)
 
@@ -293,7 +306,7 @@ def measure(options: argparse.Namespace, run: Run) -> None:
     steps = [
         (bool(sections & {"rates", "latency"}), "rates and latency", traffic_section),
         ("syncs" in sections, "syncs", lambda: _count_syncs(contenders, run)),
-        ("transactions" in sections, "transactions", transactions_section),
+        *_contender_steps(options, sections, contenders, run),
         ("channels" in sections, "channels", channels_section),
         ("replication" in sections, "replication", replication_section),
         ("memory" in sections, "memory", memory_section),
@@ -306,6 +319,25 @@ def measure(options: argparse.Namespace, run: Run) -> None:
         if wanted:
             show_progress(f"section {name}")
             _guarded(name, step, run)
+
+
+def _contender_steps(
+    options: argparse.Namespace, sections: set[str], contenders: list[Contender], run: Run
+) -> list[tuple[bool, str, Callable[[], None]]]:
+    """Sections that measure contenders in rounds, and have a table of their own."""
+    found = {
+        "transactions": (transactions.measure, run.transactions),
+        "sizes": (sizes.measure, run.sizes),
+        "connections": (connections.measure, run.connections),
+        "features": (features.measure, run.features),
+        "topics": (publishing.measure, run.publishes),
+    }
+
+    def measured(name: str) -> None:
+        measure, results = found[name]
+        measure(contenders, options.rounds or 3, options.quick, results, run.failures)
+
+    return [(name in sections, name, partial(measured, name)) for name in found]
 
 
 def _fact_steps(

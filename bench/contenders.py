@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tools.peers import Artemis, Broker, Postroom, RabbitMQ
 from tools.peers.nats_broker import NatsBroker
 from tools.peers.postroom import COMPILED, INTERPRETED
+from tools.peers.rabbitmq import CLASSIC
 
 from bench import search
 
@@ -70,3 +71,13 @@ CONTENDERS = [
         share=20,
     ),
 ]
+BESIDE_PEERS = ("postroom", "rabbitmq", "rabbitmq-quorum-tuned", "artemis", "nats")
+
+
+def beside_peers(contenders: list[Contender]) -> list[Contender]:
+    """Of these, Postroom and each peer with its fastest queue or journal that keeps what was accepted."""
+    return [
+        replace(contender, rows=[row for row in contender.rows if row.queue != CLASSIC])
+        for contender in contenders
+        if contender.key in BESIDE_PEERS
+    ]

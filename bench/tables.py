@@ -5,6 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable
 
+from bench import connections as forty
+from bench import features as at_work
+from bench import publishing
+from bench import sizes as of_size
 from bench.floor import LABEL as FLOOR
 from bench.memory import Waiting
 from bench.traffic import RATES, Measured, of_window
@@ -140,6 +144,96 @@ def transactions(results: dict[str, Measured]) -> str:
         for label, m in results.items()
     ]
     return markdown_table(header, rows) + "\n" + markdown_table(second, more)
+
+
+WAYS = (("enqueue", "in"), ("dequeue", "out"), ("both", "both at once"))
+
+
+def sizes(results: dict[str, Measured]) -> str:
+    """Messages a second by the size of a body: in, out, both at once; Postroom's ratio to the best peer."""
+    limits = (of_size.DISK, of_size.LOOPBACK, of_size.CLIENT)
+    peers = {label: each for label, each in results.items() if label not in limits}
+    parts = []
+    for rate, way in WAYS:
+        names = [of_size.name_of(rate, size) for size in of_size.MESSAGES]
+        header = [f"{way}, messages a second", *(_bytes(size) for size in of_size.MESSAGES)]
+        rows = [
+            [label, *(spread(measured.values.get(name, []), exact) for name in names)]
+            for label, measured in results.items()
+        ]
+        parts.append(markdown_table(header, [*rows, _beside_peers(peers, names)]))
+    parts.append(versions(peers))
+    return "\n".join(parts)
+
+
+def _bytes(size: int) -> str:
+    for unit, factor in (("MB", 1_000_000), ("KB", 1000)):
+        if size >= factor:
+            return f"{size // factor} {unit}"
+    return f"{size} B"
+
+
+def exact(value: float) -> str:
+    """A rate, or a small one with a decimal."""
+    return whole(value) if value >= 100 else tenths(value)
+
+
+def _beside_peers(results: dict[str, Measured], names: list[str]) -> list[str]:
+    """A row: the first's ratio to the best of the others, for each measurement."""
+    first, *others = results.values()
+    row = []
+    for name in names:
+        best = max((other.values.get(name, []) for other in others), key=_middle, default=[])
+        row.append(_ratio(first.values.get(name, []), best))
+    return ["Postroom / the best peer", *row]
+
+
+def connections(results: dict[str, Measured]) -> str:
+    """Messages a second over forty connections, by the layout of queues."""
+    columns = [(layout, what, rate, way) for layout, what in forty.LAYOUTS for rate, way in WAYS]
+    names = [forty.name_of(rate, layout) for layout, _, rate, _ in columns]
+    header = ["messages a second", *(f"{what}: {way}" for _, what, _, way in columns)]
+    rows = [[label, *(spread(m.values.get(name, [])) for name in names)] for label, m in results.items()]
+    return markdown_table(header, [*rows, _beside_peers(results, names)])
+
+
+def publishes(results: dict[str, Measured]) -> str:
+    """Publishes and deliveries a second by the number of subscriptions."""
+    kinds = ("publishes", "deliveries")
+    columns = [(what, count) for what in kinds for count in publishing.PUBLISHES]
+    names = [publishing.name_of(what, count) for what, count in columns]
+    header = ["a second, by subscriptions", *(f"{what}, {count:,}" for what, count in columns)]
+    rows = [[label, *(spread(m.values.get(name, [])) for name in names)] for label, m in results.items()]
+    return markdown_table(header, [*rows, _beside_peers(results, names)])
+
+
+def features(results: dict[str, Measured]) -> str:
+    """Messages a second with each feature and their share of plain ones'; and processor time of both."""
+    header, second = ["messages a second"], ["broker CPU, µs a message"]
+    for _, way in WAYS:
+        header += [way, "× plain"]
+        second += [way, "plain"]
+    rows, more = [], []
+    for label, measured in results.items():
+        row, times = [label], [label]
+        for rate, _ in WAYS:
+            own, plain = (at_work.name_of(rate, each) for each in (False, True))
+            values = measured.values.get(own, [])
+            row += [spread(values), spread(_shares(values, measured.values.get(plain, [])), hundredths)]
+            times += [spread(measured.values.get(f"{name}_cpu_us", []), tenths) for name in (own, plain)]
+        rows.append(row)
+        more.append(times)
+    return markdown_table(header, rows) + "\n" + markdown_table(second, more)
+
+
+def _shares(values: list[float], plain: list[float]) -> list[float]:
+    """Round by round."""
+    return [value / each for value, each in zip(values, plain, strict=True)]
+
+
+def hundredths(value: float) -> str:
+    """A share: 0.87."""
+    return f"{value:.2f}"
 
 
 def channels(results: dict[str, Measured]) -> str:

@@ -1,20 +1,16 @@
 """Transactions: messages a second by the size of each, and commits a second of several senders at once.
 
-Local transactions of any broker that has them; branches of XA, committed in two phases, of Postroom. A round
-starts each broker anew, without data.
+Local transactions of any broker that has them; branches of XA, committed in two phases, of Postroom.
 """
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
-from tools.peers import Broker, BrokerFailed
+from tools.peers import Broker
 
-from bench import floor, loadtool
+from bench import floor, loadtool, rounds
 from bench.contenders import Contender
-from bench.loadtool import LoadFailed
-from bench.progress import show_progress
 from bench.traffic import Measured
 
 MESSAGES = {1: 3_000, 10: 20_000, 100: 100_000, 1000: 200_000}
@@ -31,31 +27,26 @@ FLOOR_BRANCHES = "append + fdatasync, twice"
 
 
 def measure(
-    contenders: list[Contender], rounds: int, quick: bool, results: dict[str, Measured], failures: list[str]
+    contenders: list[Contender], count: int, quick: bool, results: dict[str, Measured], failures: list[str]
 ) -> None:
-    """All rounds; fills `results` by row label. A contender that fails is named, and left out from then."""
-    left = [contender for contender in contenders if not contender.key.startswith(WITHOUT)]
-    for number in range(1, rounds + 1):
-        _measure_floor(results)
-        for contender in left[:]:
-            show_progress(f"transactions, round {number} of {rounds}: {contender.key}")
-            with tempfile.TemporaryDirectory(prefix="bench-") as name:
-                try:
-                    _measure_contender(contender, Path(name), quick, results)
-                except (LoadFailed, BrokerFailed) as failed:
-                    show_progress(f"failed: {failed}")
-                    failures.append(f"transactions of {contender.key}: {failed}")
-                    left.remove(contender)
+    """So many rounds; fills `results` by row label."""
+    rounds.run(
+        "transactions",
+        [contender for contender in contenders if not contender.key.startswith(WITHOUT)],
+        count,
+        lambda contender, folder: _measure_contender(contender, folder, quick, results),
+        failures,
+        lambda folder: _measure_floor(folder, results),
+    )
 
 
-def _measure_floor(results: dict[str, Measured]) -> None:
-    with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        for messages in MESSAGES:
-            found = floor.measure(Path(name), syncs=500, batch=messages)
-            results.setdefault(floor.LABEL, Measured()).add(f"send_{messages}", found.rate)
-            if messages == 1:
-                results[floor.LABEL].add("commits_1", found.rate)
-                results.setdefault(FLOOR_BRANCHES, Measured()).add("branches_1", found.rate / 2)
+def _measure_floor(folder: Path, results: dict[str, Measured]) -> None:
+    for messages in MESSAGES:
+        found = floor.measure(folder, syncs=500, batch=messages)
+        results.setdefault(floor.LABEL, Measured()).add(f"send_{messages}", found.rate)
+        if messages == 1:
+            results[floor.LABEL].add("commits_1", found.rate)
+            results.setdefault(FLOOR_BRANCHES, Measured()).add("branches_1", found.rate / 2)
 
 
 def _measure_contender(contender: Contender, folder: Path, quick: bool, results: dict[str, Measured]) -> None:

@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <proton/codec.h>
 #include <proton/sasl.h>
 #include <proton/transport.h>
 #include <stdio.h>
@@ -51,37 +52,80 @@ static void set_up_sasl(struct endpoint *e, const struct options *o) {
   }
 }
 
-static void open_link(struct endpoint *e, const struct options *o) {
+/* The address with the connection's number where it has a %. */
+static void set_address(pn_terminus_t *terminus, const char *address, uint32_t number) {
+  char numbered[512];
+  const char *mark = strchr(address, '%');
+  if (mark) {
+    snprintf(numbered, sizeof numbered, "%.*s%u%s", (int)(mark - address), address, number, mark + 1);
+    address = numbered;
+  }
+  pn_terminus_set_address(terminus, address);
+}
+
+static void set_selector(pn_terminus_t *source, const char *text) {
+  static const char NAME[] = "apache.org:selector-filter:string";
+  pn_data_t *filter = pn_terminus_filter(source);
+  pn_data_put_map(filter);
+  pn_data_enter(filter);
+  pn_data_put_symbol(filter, pn_bytes(sizeof NAME - 1, NAME));
+  pn_data_put_described(filter);
+  pn_data_enter(filter);
+  pn_data_put_symbol(filter, pn_bytes(sizeof NAME - 1, NAME));
+  pn_data_put_string(filter, pn_bytes(strlen(text), text));
+  pn_data_exit(filter);
+  pn_data_exit(filter);
+}
+
+static void open_links(struct endpoint *e, const struct options *o, uint32_t number, bool sends, bool receives) {
+  if (sends) {
+    e->sender = pn_sender(e->session, "sender");
+    set_address(pn_link_target(e->sender), o->send_address, number);
+    pn_link_set_snd_settle_mode(e->sender, PN_SND_UNSETTLED);
+    pn_link_open(e->sender);
+  }
+  if (receives) {
+    e->receiver = pn_receiver(e->session, "receiver");
+    set_address(pn_link_source(e->receiver), o->receive_address, number);
+    if (o->selector) set_selector(pn_link_source(e->receiver), o->selector);
+    pn_link_set_rcv_settle_mode(e->receiver, PN_RCV_FIRST);
+    pn_link_open(e->receiver);
+  }
+}
+
+static void open_session(struct endpoint *e, const struct options *o, uint32_t number) {
   char name[256];
-  snprintf(name, sizeof name, "%s-%s-%d", o->container, e->sender ? "sender" : "receiver", (int)getpid());
+  snprintf(name, sizeof name, "%s-%d-%u", o->container, (int)getpid(), number);
   pn_connection_set_container(e->driver.connection, name);
   pn_connection_set_hostname(e->driver.connection, o->virtual_host ? o->virtual_host : o->host);
   pn_connection_open(e->driver.connection);
-  pn_session_t *session = pn_session(e->driver.connection);
-  pn_session_open(session);
-  e->link = e->sender ? pn_sender(session, name) : pn_receiver(session, name);
-  if (e->sender) {
-    pn_terminus_set_address(pn_link_target(e->link), o->send_address);
-    pn_link_set_snd_settle_mode(e->link, PN_SND_UNSETTLED);
-  } else {
-    pn_terminus_set_address(pn_link_source(e->link), o->receive_address);
-    pn_link_set_rcv_settle_mode(e->link, PN_RCV_FIRST);
-  }
-  pn_link_open(e->link);
+  e->session = pn_session(e->driver.connection);
+  pn_session_open(e->session);
 }
 
-void endpoint_open(struct endpoint *e, const struct options *o, bool sender) {
-  *e = (struct endpoint){.sender = sender, .out = malloc(ENDPOINT_IO_BYTES)};
-  const char *port = sender && o->send_port ? o->send_port : o->port;
+void endpoint_open(struct endpoint *e, const struct options *o, uint32_t number, bool sends, bool receives) {
+  *e = (struct endpoint){.out = malloc(ENDPOINT_IO_BYTES)};
+  const char *port = sends && o->send_port ? o->send_port : o->port;
   e->fd = connect_to(o->host, port);
   if (e->fd < 0) {
     set_error(e, "connect", port, strerror(errno));
     return;
   }
   pn_connection_driver_init(&e->driver, NULL, NULL);
+  pn_transport_set_max_frame(e->driver.transport, ENDPOINT_FRAME_BYTES);
   set_up_sasl(e, o);
-  open_link(e, o);
+  open_session(e, o, number);
+  open_links(e, o, number, sends, receives);
   endpoint_handle_events(e, NULL, NULL);
+}
+
+static bool has_state(const pn_link_t *link, pn_state_t state) {
+  return link == NULL || (pn_link_state((pn_link_t *)link) & state);
+}
+
+/* Whether all links of the load are in that state. */
+static bool links_are(const struct endpoint *e, pn_state_t state) {
+  return has_state(e->sender, state) && has_state(e->receiver, state);
 }
 
 static void handle_remote_close(struct endpoint *e, pn_event_t *event) {
@@ -89,7 +133,7 @@ static void handle_remote_close(struct endpoint *e, pn_event_t *event) {
     case PN_LINK_REMOTE_CLOSE:
     case PN_LINK_REMOTE_DETACH:
       set_condition_error(e, "link", pn_link_remote_condition(pn_event_link(event)));
-      pn_session_close(pn_event_session(event));
+      if (links_are(e, PN_REMOTE_CLOSED)) pn_session_close(e->session);
       break;
     case PN_SESSION_REMOTE_CLOSE:
       set_condition_error(e, "session", pn_session_remote_condition(pn_event_session(event)));
@@ -116,7 +160,7 @@ void endpoint_handle_events(struct endpoint *e, delivery_handler *handler, void 
   while ((event = pn_connection_driver_next_event(&e->driver)) != NULL) {
     switch (pn_event_type(event)) {
       case PN_DELIVERY: handler(context, e, pn_event_delivery(event)); break;
-      case PN_LINK_REMOTE_OPEN: e->attached = true; break;
+      case PN_LINK_REMOTE_OPEN: e->attached = links_are(e, PN_REMOTE_ACTIVE); break;
       default: handle_remote_close(e, event);
     }
   }
@@ -170,7 +214,8 @@ bool endpoint_write(struct endpoint *e) {
 
 void endpoint_close(struct endpoint *e) {
   if (e->finished || e->fd < 0) return;
-  pn_link_close(e->link);
+  if (e->sender) pn_link_close(e->sender);
+  if (e->receiver) pn_link_close(e->receiver);
 }
 
 void endpoint_free(struct endpoint *e) {

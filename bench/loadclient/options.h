@@ -21,6 +21,7 @@ struct options {
   const char *user; /* NULL: SASL ANONYMOUS, otherwise PLAIN */
   const char *password;
   const char *container;
+  uint32_t connections; /* at once, each with all its links; 0: one, of `both` and `relay` one for each link */
   uint64_t messages; /* 0: until `seconds` have passed */
   double seconds;
   uint64_t first; /* first sequence number sent or expected */
@@ -33,6 +34,12 @@ struct options {
   uint32_t id_bytes; /* 0: ulong message id, otherwise a string of that length */
   uint32_t sampled_one_in; /* each message has a traceparent, and of so many one is sampled; 0: none has one */
   bool mixed_priorities;
+  bool kinds;           /* each message has the property "kind" */
+  uint32_t groups;      /* message groups in turn; 0: messages are in none */
+  uint32_t ttl_ms;      /* 0: messages don't expire */
+  uint32_t delay_ms;    /* until a message may be delivered */
+  bool copies;          /* each connection gets every message */
+  const char *selector; /* of the receivers; NULL: none */
   double rate; /* messages a second, 0: as fast as the window allows */
   double patience_s;
   uint32_t transaction; /* messages in each; 0: none */

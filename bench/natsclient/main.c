@@ -55,7 +55,7 @@ static void on_answer(jsCtx *js, natsMsg *message, jsPubAck *answer, jsPubAckErr
 static void send_all(struct load *l) {
   const struct options *o = &l->options;
   while (!has_all(l, l->sent) && l->error == NULL) {
-    payload_set(&l->payload, o->first + l->sent, PAYLOAD_DEFAULT_PRIORITY);
+    payload_set(&l->payload, o->first + l->sent);
     if (failed(l, js_PublishAsync(l->js, o->send_address, l->payload.bytes + l->payload.body_at, (int)o->body_bytes, NULL)))
       break;
     l->sent++;
@@ -75,7 +75,7 @@ static void *send_in_thread(void *context) {
 static void ping_all(struct load *l) {
   const struct options *o = &l->options;
   while (!has_all(l, l->sent)) {
-    payload_set(&l->payload, o->first + l->sent, PAYLOAD_DEFAULT_PRIORITY);
+    payload_set(&l->payload, o->first + l->sent);
     double begun_s = now_s();
     l->sent++;
     if (failed(l, js_Publish(NULL, l->js, o->send_address, l->payload.bytes + l->payload.body_at, (int)o->body_bytes, NULL, NULL)))

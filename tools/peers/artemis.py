@@ -47,6 +47,12 @@ class Artemis(Broker):
         self.home = homes[-1]
         self.instance = folder / "instance"
 
+    def add_queues(self, names: list[str]) -> None:
+        self.queues = (*self.queues, *names)
+
+    def subscription_address(self, topic: str, client: str, name: str) -> str:
+        return f"{topic}::{client}.{name}"
+
     def version(self) -> str:
         java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
         return f"{self.home.name.removeprefix('apache-artemis-')} (Java {java.split(chr(34))[1]})"

@@ -91,6 +91,13 @@ class Broker(ABC):
         """How a receiver's source names a queue."""
         return queue
 
+    def add_queues(self, names: list[str]) -> None:  # noqa: B027 – some make queues when somebody attaches
+        """Queues that are to be there from the start, of the kind that keeps what it has accepted."""
+
+    def subscription_address(self, topic: str, client: str, name: str) -> str:
+        """How a receiver's source names a client's durable subscription, as a queue."""
+        raise BrokerFailed(f"{self.name}: no address of subscription {name!r} to {topic!r} of {client!r}")
+
     @property
     def session(self) -> int:
         """The session that the broker and all that it starts belong to."""

@@ -26,6 +26,9 @@ class NatsBroker(Broker):
         super().__init__(folder)
         self.queues = queues
 
+    def add_queues(self, names: list[str]) -> None:
+        self.queues = (*self.queues, *names)
+
     def command(self) -> list[str]:
         return [str(PROGRAM), "--config", str(self.folder / "nats.conf")]
 

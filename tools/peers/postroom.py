@@ -38,6 +38,9 @@ class Postroom(Broker):
         """The ledger's folder."""
         return self.folder / "data"
 
+    def subscription_address(self, topic: str, client: str, name: str) -> str:
+        return f"{topic}::{client}/{name}"
+
     def command(self) -> list[str]:
         command = [sys.executable, "-m", self.module, "serve", "--config", str(self.folder / "postroom.toml")]
         return [*command, "--listen", f"{LOOPBACK}:{self.port}", "--data", str(self.data)]

@@ -59,6 +59,9 @@ class RabbitMQ(Broker):
         self.erlang = LIBRARIES / "erlang"
         self.epmd_port, self.distribution_port = free_port(), free_port()
 
+    def add_queues(self, names: list[str]) -> None:
+        self.queues |= dict.fromkeys(names, QUEUES[QUORUM])
+
     def version(self) -> str:
         release = (self.erlang / "releases/RELEASES").read_text().split('"')[3]
         return f"{self.home.name.removeprefix('rabbitmq_server-')} (Erlang/OTP {release})"

@@ -81,7 +81,7 @@ class Backlog:
         self.flush()
 
     def flush(self) -> None:
-        """Write pieces in order until the window is shut."""
+        """Write pieces in order until the window is shut, or the output full."""
         while self._head < len(self.pieces) and self._write(self.pieces[self._head]):
             link = self.pieces[self._head].delivery.link
             self._head += 1
@@ -95,7 +95,7 @@ class Backlog:
 
     def _write(self, piece: Piece) -> bool:
         """Write frames of ``piece``; whether all of it is written."""
-        while self.peer_incoming_window > 0:
+        while self.peer_incoming_window > 0 and self.wire.has_room():
             transfer = self._transfer(piece)
             room = self.wire.max_payload_bytes
             if transfer.state is not None:

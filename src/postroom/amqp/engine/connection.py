@@ -125,7 +125,10 @@ class Connection:
             self._fail(Error(RESOURCE_LIMIT_EXCEEDED, f"more than {limit} bytes came behind the SASL init"))
 
     def data_to_send(self) -> bytes:
-        """Everything that may be sent now, b"" if nothing. It counts as sent."""
+        """Everything that may be sent now, b"" if nothing. It counts as sent.
+
+        Where the options bound what is written at once, there is more after ``write_on``.
+        """
         if self._head_waiting:
             data = self._take_head()
         elif self._may_send_frames:
@@ -135,6 +138,19 @@ class Connection:
         if data:
             self._deadlines.last_sent_us = self._deadlines.now_us
         return data
+
+    @property
+    def holds_back(self) -> bool:
+        """Payload waits for ``write_on``."""
+        return self.wire.holds_back
+
+    def write_on(self) -> list[Event]:
+        """What was written has been taken: write more of what was held back."""
+        self.wire.holds_back = False
+        for session in self._local_sessions:
+            if session is not None and session.backlog.pieces:
+                session.flush_backlog()
+        return self._take_events()
 
     def _take_head(self) -> bytes:
         """Headers and SASL frames, then our open, then the rest, each only when what comes before it is

@@ -94,6 +94,11 @@ class ConnectionOptions:
     max_buffered_bytes: int = 8 * 1024 * 1024
     """Payload kept on one session while the peer's window is shut; above it usable_credit() is 0."""
 
+    max_written_bytes: int = 0
+    """Of messages larger than a frame so much is written before ``data_to_send`` has taken it; the rest by
+    ``write_on``. 0: all.
+    """
+
     initial_outgoing_id: int = 0
     """First transfer id and delivery id of each session (serials: they wrap at 2³²)."""
 

@@ -49,6 +49,8 @@ class Wire:
         link stealing looks at."""
         self.shrunk: list[SessionState] = []
         """Sessions of which half of the incoming window has been used since it was renewed."""
+        self.holds_back = False
+        """Some payload waits until what was written has been taken."""
         self.peer_max_frame_bytes: i64 = MIN_MAX_FRAME_BYTES
         self.max_payload_bytes: i64 = MIN_MAX_FRAME_BYTES - TRANSFER_OVERHEAD_BYTES
         """What surely fits into one transfer frame."""
@@ -62,6 +64,14 @@ class Wire:
         key = (link.name, link.role)
         if self.links.get(key) is link:
             del self.links[key]
+
+    def has_room(self) -> bool:
+        """Whether more of a large message may be written now."""
+        most: i64 = self.options.max_written_bytes
+        if most == 0 or len(self.writer) < most:
+            return True
+        self.holds_back = True
+        return False
 
     def take(self) -> bytes:
         """Everything written since the last call."""

@@ -16,16 +16,18 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import drop_body
 from postroom.manager.kernel.outgoing_sections import outgoing_sections
 from postroom.manager.kernel.transitions import acquire, step
-from postroom.manager.queues.band import NOWHERE
-from postroom.manager.queues.message_groups import FIRST_IN_GROUP
+from postroom.manager.queues.band import NOWHERE, Band
+from postroom.manager.queues.message_groups import FIRST_IN_GROUP, GROUP_WINDOW, Groups
 from postroom.manager.queues.placement import ended, refill, take_out
-from postroom.manager.queues.queue import Queue, as_queue
+from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
 from postroom.manager.queues.selector_cursor import cursor_of
 from postroom.manager.undeliverable.expiry import expire_available
 from postroom.model import numbers as n
 
 MAX_REPORTED_BODY_BYTES: Final = 64 << 10
 """A body up to so large that is handed out stays in memory if a report may be asked about its delivery."""
+GROUPED_AT_ONCE: Final = 64
+"""Entries of a queue with groups that are taken out of its band's order together."""
 
 
 def can_take(core: Core, consumer: Consumer) -> bool:
@@ -83,8 +85,10 @@ def _give_out(core: Core, queue: Queue) -> None:
     if queue.returning > 0 or (queue.units is not None and not queue.units.known()):
         queue.schedule.stopped = True
     elif queue.attached.ready:
-        if queue.selectors.exclusions > 0 or queue.selectors.in_use > 0 or queue.groups is not None:
+        if queue.selectors.exclusions > 0 or queue.selectors.in_use > 0:
             _dispatch_choosing(core, queue)
+        elif queue.groups is not None:
+            _dispatch_groups(core, queue, queue.groups)
         elif queue.packed_holders:
             _dispatch_with_bulk(core, queue)
         else:
@@ -97,15 +101,27 @@ def _dispatch_in_turn(core: Core, queue: Queue) -> None:
         entry = next_entry(core, queue)
         if entry is None:
             return
-        if core.budget.deliveries <= 0 or core.budget.delivery_bytes <= 0:
-            queue.schedule.stopped = True
-            core.agenda.leave_for_next_turn(queue)
+        if _is_used_up(core, queue):
             return
-        if queue.attached.turn >= len(queue.attached.ready):
-            queue.attached.turn = 0
-        consumer = queue.attached.ready[queue.attached.turn]
-        queue.attached.turn += 1
-        deliver(core, queue, consumer, entry)
+        deliver(core, queue, _in_turn(queue), entry)
+
+
+def _is_used_up(core: Core, queue: Queue) -> bool:
+    """Whether this turn may deliver no more; then the next one goes on."""
+    if core.budget.deliveries > 0 and core.budget.delivery_bytes > 0:
+        return False
+    queue.schedule.stopped = True
+    core.agenda.leave_for_next_turn(queue)
+    return True
+
+
+def _in_turn(queue: Queue) -> Consumer:
+    """Whose turn it is among those who can take something."""
+    attached = queue.attached
+    if attached.turn >= len(attached.ready):
+        attached.turn = 0
+    attached.turn += 1
+    return attached.ready[attached.turn - 1]
 
 
 def _dispatch_with_bulk(core: Core, queue: Queue) -> None:
@@ -158,13 +174,16 @@ def next_entry(core: Core, queue: Queue) -> Entry | None:
         if entry.expiry_us != 0 and entry.expiry_us <= core.now_us:
             expire_available(core, entry)
             continue
-        if queue.bodies.missing > 0:
-            if entry.body is None:
-                queue.bodies.ahead = 0  # whatever was counted stands behind this one, or on another priority
-            fetch_ahead(core, queue, band)
-            if entry.body is None:
-                return None
-        return entry
+        return entry if _has_body(core, queue, band, entry) else None
+
+
+def _has_body(core: Core, queue: Queue, band: Band, entry: Entry) -> bool:
+    """Whether the next of ``band`` has its body in memory; has bodies read in good time."""
+    if queue.bodies.missing > 0:
+        if entry.body is None:
+            queue.bodies.ahead = 0  # whatever was counted stands behind this one, or on another priority
+        fetch_ahead(core, queue, band)
+    return entry.body is not None
 
 
 def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
@@ -207,23 +226,68 @@ def _dispatch_choosing(core: Core, queue: Queue) -> None:
     """Some entries may not go to some consumers: each takes the first that may come to it."""
     idle: i64 = 0
     while queue.attached.ready and idle < len(queue.attached.ready):
-        if core.budget.deliveries <= 0 or core.budget.delivery_bytes <= 0:
-            queue.schedule.stopped = True
-            core.agenda.leave_for_next_turn(queue)
+        if _is_used_up(core, queue):
             return
-        if queue.attached.turn >= len(queue.attached.ready):
-            queue.attached.turn = 0
-        consumer = queue.attached.ready[queue.attached.turn]
-        queue.attached.turn += 1
+        consumer = _in_turn(queue)
         entry = _next_for(core, queue, consumer)
         if entry is None:
             idle += 1
         else:
             idle = 0
-            if consumer.bulk is None:
-                deliver(core, queue, consumer, entry)
-            else:
-                _take_chosen(core, queue, consumer, consumer.bulk, entry)
+            _give(core, queue, consumer, entry)
+
+
+def _dispatch_groups(core: Core, queue: Queue, groups: Groups) -> None:
+    """Entries in order, each to the consumer that has its group; to the next in turn where nobody has it."""
+    priority: i64 = PRIORITIES - 1
+    while priority >= 0:
+        if not _dispatch_groups_of(core, queue, groups, queue.bands[priority]):
+            return
+        priority = PRIORITIES if catch_up(core, queue) else priority
+        priority -= 1
+
+
+def _dispatch_groups_of(core: Core, queue: Queue, groups: Groups, band: Band) -> bool:
+    """Those of one priority, past a window of those whose consumer can take nothing, or until units have to
+    catch up; False: nothing of others may be given out, either."""
+    place: i64 = -1
+    ordinal: i64 = 0
+    passed: i64 = 0
+    while True:
+        if band.backlog.count > 0:
+            refill(core, queue, band)
+        entries = band.after(place, ordinal, GROUPED_AT_ONCE)
+        if not entries:
+            return True
+        for entry in entries:
+            if not queue.attached.ready or _is_used_up(core, queue):
+                return False
+            if queue.units is not None and queue.units.freed:
+                return True
+            place, ordinal = entry.place, entry.ordinal
+            if entry.expiry_us != 0 and entry.expiry_us <= core.now_us:
+                expire_available(core, entry)
+                continue
+            if not _has_body(core, queue, band, entry):
+                _fetch_if_missing(core, queue, entry)
+                return False
+            body = entry.body
+            assert body is not None
+            owner = groups.owner_of(groups.bucket_of(entry, body))
+            if owner is None or owner.ready:
+                _give(core, queue, _in_turn(queue) if owner is None else owner, entry)
+                continue
+            passed += 1
+            if passed > GROUP_WINDOW:
+                return True
+
+
+def _give(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
+    """Give ``entry``, which may go to it and has its body, to one that takes it alone or in bulk."""
+    if consumer.bulk is None:
+        deliver(core, queue, consumer, entry)
+    else:
+        _take_chosen(core, queue, consumer, consumer.bulk, entry)
 
 
 def _take_chosen(core: Core, queue: Queue, consumer: Consumer, bulk: BulkReceiver, entry: Entry) -> None:

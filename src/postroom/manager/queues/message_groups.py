@@ -50,6 +50,10 @@ class Groups:
         owner = self._owners.get(_key(consumer, bucket))
         return owner is None or owner is consumer
 
+    def owner_of(self, bucket: i64) -> "Consumer | None":
+        """Who has the bucket among those without a selector."""
+        return None if bucket == NO_GROUP else self._owners.get((0, int(bucket)))
+
     def goes(self, consumer: "Consumer", entry: Entry, body: bytes) -> bool:
         """``entry`` goes to ``consumer``, who has its group from now on; whether it hadn't before.
 

@@ -58,6 +58,8 @@ from postroom.server.kernel.connection_state import ANONYMOUS_USER, ConnectionSt
 from postroom.server.links.registry import Gone, registry_of
 from postroom.server.logs import log
 
+OUTPUT_PIECE_BYTES: Final = 256 << 10
+"""Of large messages so much is written at a time: what the socket can't take yet isn't copied, either."""
 OFFERED_CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION]
 
 
@@ -139,7 +141,14 @@ class ConnectionBinding(ConnectionState):
         """Everything that is to go out now."""
         data = self.engine.data_to_send()
         self.bytes_out += len(data)
+        if self.writable:
+            self._write_on(self._now_us)
         return data
+
+    def _write_on(self, now_us: int) -> None:
+        """Go on with large messages, a piece at a time: as many as the socket takes."""
+        if self.engine.holds_back:
+            self.handle(self.engine.write_on(), now_us)
 
     def cut_off(self, now_us: int) -> None:
         """Nothing more can come from the peer, though its socket is still being closed."""
@@ -161,6 +170,8 @@ class ConnectionBinding(ConnectionState):
     def set_writable(self, writable: bool, now_us: int) -> None:
         """The socket's output buffer has passed its bound, or has room again."""
         self.writable = writable
+        if writable:
+            self._write_on(now_us)
         for bound in self.links.values():
             bound.set_writable(now_us)
 
@@ -389,6 +400,7 @@ def _options(broker: BrokerState, arrival: Arrival, mechanisms: list[str]) -> Co
         max_links=limits.max_links,
         incoming_window_frames=limits.incoming_window_frames,
         max_message_size_bytes=limits.max_message_bytes,
+        max_written_bytes=OUTPUT_PIECE_BYTES,
     )
 
 

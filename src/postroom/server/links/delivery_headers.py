@@ -18,15 +18,15 @@ and they are met often.
 _MAX_CACHED_COUNT = 16
 
 
-def message_payload(delivery: Delivery, now_us: int) -> bytes:
-    """What goes over the wire: header, perhaps the count of failures, then the sections as stored."""
+def first_sections(delivery: Delivery, now_us: int) -> bytes:
+    """What a delivery begins with: its header, and perhaps the count of failures."""
     entry = delivery.entry
     durable = entry.flags & _DURABLE != 0
     count = delivery.delivery_count
     header = header_of(durable, entry.priority, entry.expiry_us, count, now_us, delivery.first)
     if count != entry.failure_count:
         header += failures_of(entry.failure_count)
-    return header + changed_sections(delivery.body, delivery.annotations)
+    return header
 
 
 def failures_of(count: i64) -> bytes:

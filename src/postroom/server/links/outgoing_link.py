@@ -35,11 +35,12 @@ from postroom.manager.queues.queue import Queue, Subscription
 from postroom.server.kernel.bound_link import BoundLink
 from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.links.acquisition import Acquisition
-from postroom.server.links.delivery_headers import message_payload
+from postroom.server.links.delivery_headers import changed_sections, first_sections
 from postroom.server.links.dynamic_nodes import dynamic_nodes_of
 from postroom.server.links.held_answers import HeldAnswers
 from postroom.server.links.kept_deliveries import KeptDeliveries, Resumed
 from postroom.server.links.outcomes import apply_outcome, check_outcome
+from postroom.server.links.outgoing_message import send_message
 from postroom.server.links.terminus import ms_property, read_filters, wants_branches
 from postroom.server.logs import log
 
@@ -164,8 +165,9 @@ class OutgoingLink(BoundLink):
         self._sent += 1
         link = self.link
         entry = delivery.entry
-        payload = message_payload(delivery, now_us)
-        size_bytes = len(payload)
+        head = first_sections(delivery, now_us)
+        sections = changed_sections(delivery.body, delivery.annotations)
+        size_bytes = len(head) + len(sections)
         self._average_bytes += (size_bytes - self._average_bytes) // 4
         if link.credit <= 0 or 0 < link.max_message_size_bytes < size_bytes:
             self._give_back(delivery, link.credit > 0, now_us)
@@ -178,9 +180,9 @@ class OutgoingLink(BoundLink):
         tag = self._next_tag.to_bytes(TAG_BYTES, "big")
         self._next_tag = (self._next_tag + 1) & TAG_MASK
         if acquiring is None:
-            link.send(payload, tag, self.presettled, 0, None, None if delivery.copied else entry)
+            send_message(link, head, sections, tag, self.presettled, None if delivery.copied else entry)
         elif self.consumer is not None:
-            self._acquisition.send(self.consumer, payload, tag, entry)
+            self._acquisition.send(self.consumer, head + sections, tag, entry)
         self.binding.messages_out += 1
         self.binding.wrote(self)
 
