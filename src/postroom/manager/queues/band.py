@@ -42,6 +42,8 @@ class Band:
         self.head: i64 = 0
         """Index of the first entry of `live`, which is no gap; what is before it has been taken."""
         self.backlog = Backlog(queue, priority)
+        self.changes: i64 = 0
+        """Counts what was taken out or has come back: all but what is added behind the others."""
         self._live_gaps: i64 = 0
         self._returned_gaps: i64 = 0
 
@@ -77,6 +79,7 @@ class Band:
 
     def pop(self, entry: Entry) -> None:
         """Take out ``entry``, which is here and usually the first."""
+        self.changes += 1
         head = self.head
         if entry.band_part == LIVE:
             entry.band_part = NOWHERE
@@ -128,6 +131,7 @@ class Band:
 
     def give_back(self, entry: Entry) -> None:
         """Put an entry to its place among those that have come back."""
+        self.changes += 1
         back = self.returned
         low: i64 = 0
         high: i64 = len(back)
