@@ -243,7 +243,8 @@ def _dispatch_groups(core: Core, queue: Queue, groups: Groups) -> None:
     """Entries in order, each to the consumer that has its group; to the next in turn where nobody has it."""
     priority: i64 = PRIORITIES - 1
     while priority >= 0:
-        if not _dispatch_groups_of(core, queue, groups, queue.bands[priority]):
+        band = queue.bands[priority]
+        if band.holds_any() and not _dispatch_groups_of(core, queue, groups, band):
             return
         priority = PRIORITIES if catch_up(core, queue) else priority
         priority -= 1

@@ -56,6 +56,10 @@ class Band:
         """Entries available here."""
         return self.live_count() + self.backlog.count
 
+    def holds_any(self) -> bool:
+        """Whether there is an entry here."""
+        return self.head < len(self.live) or len(self.returned) > 0 or self.backlog.count > 0
+
     def first(self) -> Entry | None:
         """The next entry, left where it is; None when only the backlog has any, or nothing."""
         front: Entry | None = None
