@@ -129,7 +129,8 @@ class Run:
         parts: list[tuple[str, str]] = []
         if self.traffic:
             parts.append(("Versions and settings", tables.versions(self.traffic)))
-            parts.append(("Rates", tables.rates(self.traffic)))
+            if self._has("dequeue"):
+                parts.append(("Rates", tables.rates(self.traffic)))
             if self._has("enqueue_cpu_us"):
                 parts.append(("Processor time", tables.processor(self.traffic)))
             if self._has("beside_p50_us"):

@@ -160,6 +160,7 @@ def sizes(results: dict[str, Measured]) -> str:
         rows = [
             [label, *(spread(measured.values.get(name, []), exact) for name in names)]
             for label, measured in results.items()
+            if any(name in measured.values for name in names)
         ]
         parts.append(markdown_table(header, [*rows, _beside_peers(peers, names)]))
     parts.append(versions(peers))

@@ -104,6 +104,28 @@ def test_a_large_message() -> None:
     assert link.credit == 0
 
 
+def test_a_large_message_is_written_a_piece_at_a_time() -> None:
+    """What the socket can't take yet is not copied into the output."""
+    client = client_options(max_written_bytes=5000, max_buffered_bytes=8000)
+    pair = Pair(client, server_options(max_frame_size_bytes=1024))
+    link, _ = pair.sending(5)
+    link.send(b"m" * 20_000, b"1", False)
+    link.send(b"behind", b"2", False)
+    assert link.usable_credit() == 0
+    pieces: list[int] = []
+    events = []
+    while (piece := pair.client.data_to_send()) or pair.client.holds_back:
+        pieces.append(len(piece))
+        assert pair.client.data_to_send() == b""
+        pair.server_events += pair.server.receive_data(piece, pair.now_us)
+        events += pair.client.write_on()
+    assert all(5000 <= each < 6100 for each in pieces[:-1]) and len(pieces) == 4
+    assert only(events, CreditChanged).link is link
+    frames = of(pair.server_events, TransferReceived)
+    assert b"".join(each.payload for each in frames) == b"m" * 20_000 + b"behind"
+    assert [each.delivery_id for each in frames if not each.more] == [0, 1]
+
+
 def test_links_take_turns_inside_one_session() -> None:
     """Frames of different links may mix; each message is put together for itself."""
     peer = RawPeer()

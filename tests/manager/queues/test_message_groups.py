@@ -76,6 +76,49 @@ def test_behind_too_many_of_a_busy_group_all_wait() -> None:
     assert turn(world) == [] and world.drained == [other]
 
 
+def test_one_less_of_a_busy_group_lets_the_next_go() -> None:
+    world = World()
+    queue = world.queue(group_buckets=16)
+    owner = world.consumer(queue, credit=1)
+    for number in range(GROUP_WINDOW + 2):
+        put(world, queue, str(number), group="g")
+    put(world, queue, "free")
+    world.turn()
+    other = world.consumer(queue, credit=5)
+    assert turn(world) == [] and got(world, other) == []
+    world.credit(owner, 1)
+    assert turn(world) == ["1", "free"] and got(world, other) == ["free"]
+
+
+def test_an_entry_that_comes_back_is_ahead_of_what_was_passed(world: World) -> None:
+    queue = world.queue(group_buckets=16)
+    owner, other = world.consumer(queue, credit=1), world.consumer(queue)
+    put(world, queue, "owned", group="g")
+    assert turn(world) == ["owned"]
+    put(world, queue, "alone")
+    world.credit(other, 1)
+    assert turn(world) == ["alone"]
+    put(world, queue, "waits", group="g")
+    world.credit(other, 1)
+    assert turn(world) == []
+    world.release(other, world.held(other)[0])
+    assert turn(world) == ["alone"] and len(owner.held) == 1
+
+
+def test_priorities_and_groups(world: World) -> None:
+    queue = world.queue(group_buckets=16)
+    owner = world.consumer(queue, credit=1)
+    put(world, queue, "owned", group="g")
+    assert turn(world) == ["owned"]
+    for text, priority in (("low", 1), ("high", 8)):
+        put(world, queue, text, group="other", head={"priority": priority})
+        put(world, queue, f"{text} owned", group="g", head={"priority": priority})
+    world.consumer(queue, credit=5)
+    assert turn(world) == ["high", "low"]
+    world.credit(owner, 5)
+    assert turn(world) == ["high owned", "low owned"]
+
+
 def test_the_group_of_a_consumer_that_goes_is_free(world: World) -> None:
     queue = world.queue(group_buckets=16)
     first = world.consumer(queue, credit=1)

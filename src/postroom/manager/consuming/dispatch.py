@@ -17,7 +17,7 @@ from postroom.manager.kernel.memory import drop_body
 from postroom.manager.kernel.outgoing_sections import outgoing_sections
 from postroom.manager.kernel.transitions import acquire, step
 from postroom.manager.queues.band import NOWHERE, Band
-from postroom.manager.queues.message_groups import FIRST_IN_GROUP, GROUP_WINDOW, Groups
+from postroom.manager.queues.message_groups import FIRST_IN_GROUP, GROUP_WINDOW, Groups, Passed
 from postroom.manager.queues.placement import ended, refill, take_out
 from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
 from postroom.manager.queues.selector_cursor import cursor_of
@@ -57,6 +57,8 @@ def refresh(core: Core, consumer: Consumer) -> None:
     queue = as_queue(consumer.queue)
     if able:
         queue.attached.ready.append(consumer)
+        if queue.groups is not None:
+            queue.groups.released()
     else:
         at: i64 = queue.attached.ready.index(consumer)
         queue.attached.ready.pop(at)
@@ -241,45 +243,55 @@ def _dispatch_groups(core: Core, queue: Queue, groups: Groups) -> None:
     """Entries in order, each to the consumer that has its group; to the next in turn where nobody has it."""
     priority: i64 = PRIORITIES - 1
     while priority >= 0:
-        if not _dispatch_groups_of(core, queue, groups, queue.bands[priority]):
+        band = queue.bands[priority]
+        if band.holds_any() and not _dispatch_groups_of(core, queue, groups, band):
             return
         priority = PRIORITIES if catch_up(core, queue) else priority
         priority -= 1
 
 
 def _dispatch_groups_of(core: Core, queue: Queue, groups: Groups, band: Band) -> bool:
-    """Those of one priority, past a window of those whose consumer can take nothing, or until units have to
-    catch up; False: nothing of others may be given out, either."""
-    place: i64 = -1
-    ordinal: i64 = 0
-    passed: i64 = 0
-    while True:
+    """Those of one priority, or until units have to catch up; False: nothing of others may be given out,
+    either."""
+    passed = groups.passed(band.priority, band.changes)
+    goes_on = True
+    while goes_on and passed.count <= GROUP_WINDOW:
         if band.backlog.count > 0:
             refill(core, queue, band)
-        entries = band.after(place, ordinal, GROUPED_AT_ONCE)
-        if not entries:
+        entries = band.after(passed.place, passed.ordinal, GROUPED_AT_ONCE)
+        if not entries or (queue.units is not None and queue.units.freed):
+            break
+        goes_on = _dispatch_grouped(core, queue, groups, band, entries, passed)
+    passed.changes = band.changes
+    return goes_on
+
+
+def _dispatch_grouped(
+    core: Core, queue: Queue, groups: Groups, band: Band, entries: list[Entry], passed: Passed
+) -> bool:
+    """Some entries of a band, past a window of those whose consumer can take nothing."""
+    for entry in entries:
+        if not queue.attached.ready or _is_used_up(core, queue):
+            return False
+        if queue.units is not None and queue.units.freed:
             return True
-        for entry in entries:
-            if not queue.attached.ready or _is_used_up(core, queue):
-                return False
-            if queue.units is not None and queue.units.freed:
-                return True
-            place, ordinal = entry.place, entry.ordinal
-            if entry.expiry_us != 0 and entry.expiry_us <= core.now_us:
-                expire_available(core, entry)
-                continue
-            if not _has_body(core, queue, band, entry):
-                _fetch_if_missing(core, queue, entry)
-                return False
-            body = entry.body
-            assert body is not None
-            owner = groups.owner_of(groups.bucket_of(entry, body))
-            if owner is None or owner.ready:
-                _give(core, queue, _in_turn(queue) if owner is None else owner, entry)
-                continue
-            passed += 1
-            if passed > GROUP_WINDOW:
-                return True
+        if entry.expiry_us != 0 and entry.expiry_us <= core.now_us:
+            expire_available(core, entry)
+            continue
+        if not _has_body(core, queue, band, entry):
+            _fetch_if_missing(core, queue, entry)
+            return False
+        body = entry.body
+        assert body is not None
+        owner = groups.owner_of(groups.bucket_of(entry, body))
+        if owner is None or owner.ready:
+            _give(core, queue, _in_turn(queue) if owner is None else owner, entry)
+            continue
+        passed.place, passed.ordinal = entry.place, entry.ordinal
+        passed.count += 1
+        if passed.count > GROUP_WINDOW:
+            break
+    return True
 
 
 def _give(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:

@@ -134,9 +134,11 @@ def next_wanted(core: Core, cursor: SelectorCursor, consumer: Consumer) -> Entry
     if cursor.done:
         return None
     cursor.searches += 1
+    bands = as_queue(cursor.queue).bands
     priority: i64 = PRIORITIES - 1
     while priority >= 0 and not cursor.busy:
-        entry = _next_of(core, cursor, as_queue(cursor.queue).bands[priority], consumer)
+        band = bands[priority]
+        entry = None if band.vacant else _next_of(core, cursor, band, consumer)
         if entry is not None:
             return entry
         priority -= 1

@@ -42,6 +42,8 @@ class Band:
         self.head: i64 = 0
         """Index of the first entry of `live`, which is no gap; what is before it has been taken."""
         self.backlog = Backlog(queue, priority)
+        self.changes: i64 = 0
+        """Counts what was taken out or has come back: all but what is added behind the others."""
         self._live_gaps: i64 = 0
         self._returned_gaps: i64 = 0
 
@@ -53,6 +55,10 @@ class Band:
     def count(self) -> i64:
         """Entries available here."""
         return self.live_count() + self.backlog.count
+
+    def holds_any(self) -> bool:
+        """Whether there is an entry here."""
+        return self.head < len(self.live) or len(self.returned) > 0 or self.backlog.count > 0
 
     def first(self) -> Entry | None:
         """The next entry, left where it is; None when only the backlog has any, or nothing."""
@@ -77,6 +83,7 @@ class Band:
 
     def pop(self, entry: Entry) -> None:
         """Take out ``entry``, which is here and usually the first."""
+        self.changes += 1
         head = self.head
         if entry.band_part == LIVE:
             entry.band_part = NOWHERE
@@ -128,6 +135,7 @@ class Band:
 
     def give_back(self, entry: Entry) -> None:
         """Put an entry to its place among those that have come back."""
+        self.changes += 1
         back = self.returned
         low: i64 = 0
         high: i64 = len(back)

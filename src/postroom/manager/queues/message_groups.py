@@ -27,6 +27,21 @@ GROUP_UNKNOWN: Final = -2
 
 
 @final
+class Passed:
+    """How far into a band there is nothing for those who can take something."""
+
+    def __init__(self) -> None:
+        self.place: i64 = -1
+        self.ordinal: i64 = 0
+        self.count: i64 = 0
+        """Entries of others on the way there."""
+        self.changes: i64 = 0
+        """Of the band, when that was so."""
+        self.releases: i64 = 0
+        """Of the groups, when that was so."""
+
+
+@final
 class Groups:
     """Who has which bucket, on one queue."""
 
@@ -35,6 +50,21 @@ class Groups:
         """Into so many groups are spread."""
         self._owners: dict[tuple[int, int], Consumer] = {}
         """By (cursor id, 0 without selector; bucket)."""
+        self._passed: dict[int, Passed] = {}
+        """By priority."""
+        self._releases: i64 = 0
+
+    def released(self) -> None:
+        """What had to wait may go: a consumer can take something again, or has left its groups."""
+        self._releases += 1
+
+    def passed(self, priority: i64, changes: i64) -> Passed:
+        """How far the band of that priority, which has changed so often, need not be gone through again."""
+        passed = self._passed.get(int(priority))
+        if passed is None or passed.changes != changes or passed.releases != self._releases:
+            passed = self._passed[int(priority)] = Passed()
+            passed.releases = self._releases
+        return passed
 
     def bucket_of(self, entry: Entry, body: bytes) -> i64:
         """The bucket of an entry's group; NO_GROUP without one."""
@@ -75,6 +105,7 @@ class Groups:
         mine = [key for key, owner in self._owners.items() if owner is consumer]
         for key in mine:
             del self._owners[key]
+        self.released()
 
 
 def _key(consumer: "Consumer", bucket: i64) -> tuple[int, int]:

@@ -112,7 +112,7 @@ class Queue(Destination):
         priority: i64 = PRIORITIES - 1
         while priority >= 0:
             band = self.bands[priority]
-            if band.head < len(band.live) or band.returned or band.backlog.count > 0:
+            if band.holds_any():
                 return band
             priority -= 1
         return None
