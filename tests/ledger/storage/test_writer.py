@@ -52,6 +52,15 @@ def test_writes_all_parts_and_signals(writer: Writer, disk: RealDisk) -> None:
     assert file.size_bytes() == 11 + 5_000_000
 
 
+@pytest.mark.skipif(not native_available(), reason="the C writer isn't built: this is the interpreted run")
+def test_the_commit_thread_has_a_name_in_the_system(disk: RealDisk) -> None:
+    """Where one looks at processor time by thread."""
+    writer = NativeWriter(disk)
+    names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    writer.close()
+    assert "ledger-writer" in names
+
+
 def test_a_job_is_over_when_it_is_signalled_and_not_before(
     disk: RealDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
