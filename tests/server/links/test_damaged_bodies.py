@@ -9,8 +9,7 @@ from proton import Message
 from proton.utils import BlockingConnection, BlockingReceiver
 
 from postroom.ledger.reading.reader import LedgerReader
-from postroom.ledger.storage import bodies
-from postroom.ledger.storage.disk import DiskFile
+from postroom.ledger.storage.disk import RealFile
 from postroom.model.codes import Outcome
 from tests.server.harness import BrokerThread, make_config
 
@@ -72,16 +71,19 @@ def test_a_body_that_the_disk_does_not_give_is_asked_for_again(
     config = make_config(("q",))
     with BrokerThread(config, folder=tmp_path) as broker:
         send(broker.url, "body-0", "body-1", "body-2", "body-3", "body-4")
-    fails = [True]
+    fails: list[bool] = []
+    read_at = RealFile.read_at
 
-    def read(file: DiskFile, start: int, size: int, may_wait: bool) -> bytes:
-        data = file.read_at(start, size)
+    def read(file: RealFile, offset: int, size: int) -> bytes:
+        data = read_at(file, offset, size)
         if fails and b"body-2" in data:
             raise OSError(errno.EIO, "the disk fails")
         return data
 
-    monkeypatch.setattr(bodies, "_read", read)
+    monkeypatch.setattr(RealFile, "read_at", read)
+    monkeypatch.setattr(RealFile, "read_cached", read)
     with BrokerThread(config, folder=tmp_path) as broker, caplog.at_level(logging.ERROR, "postroom"):
+        fails.append(True)
         connection = BlockingConnection(broker.url, timeout=30)
         receiver = connection.create_receiver("q", credit=10)
         assert take(receiver, 4) == ["body-0", "body-1", "body-3", "body-4"]
