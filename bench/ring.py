@@ -3,8 +3,8 @@
 A batch is written whole, then the other process is woken. A message in it is its lengths, a token, what its
 head says in one number, then its id and its body: what the queue manager needs to take it without reading
 AMQP. `bench.hand_over` compiles this module with mypyc, as the broker's hot modules are, and measures it.
-Bodies are copied four times: into the batch, into the ring, out of the ring, out of the batch. Nothing of the broker
-uses it.
+Bodies are copied four times: into the batch, into the ring, out of the ring, out of the batch. Nothing of the
+broker uses it.
 """
 
 from __future__ import annotations
