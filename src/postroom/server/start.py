@@ -1,6 +1,7 @@
 """From a configuration to a running broker, and from a signal to its orderly end."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
@@ -266,35 +267,47 @@ async def _run(
     if membership is not None:
         membership.watch(loop, service.fail)
         membership.join(broker.members, lambda: loop.call_later(ANSWER_S, ended.set))
-    await service.start()
-    message_log = MessageLogWriter(
-        config.data_folder,
-        config.message_log,
-        partial(is_wanted, broker),
-        lambda: ledger.durable_through,
-        ledger.read_bodies,
-    )
-    message_log.start()
-    _tune_collector()
-    _end_at_signals(ended)
-    all_listeners = listeners if http.listener is None else [*listeners, http.listener]
-    reloader = Reloader(broker, all_listeners, read)
-    loop.add_signal_handler(signal.SIGHUP, service.command, reloader.reload)
-    if membership is not None:
-        service.command(reloader.reload)  # it may have followed for long
-    _show_active(door, loop, broker, ledger, service.urls(), membership)
-    _announce(config, service, ledger, http.listen())
-    http.start(broker, ledger, listeners, service.command_from_thread, door.whole, tracer)
-    await ended.wait()
-    if service.failure is not None:
-        return _exit_of(service.failure)
-    log(logging.INFO, "stopping")
-    await service.stop()
-    message_log.stop()
-    if tracer is not None:
-        tracer.stop()
-    log(logging.INFO, "stopped")
-    return Exit.STOPPED
+    with _abandoned_on_error(service):
+        await service.start()
+        message_log = MessageLogWriter(
+            config.data_folder,
+            config.message_log,
+            partial(is_wanted, broker),
+            lambda: ledger.durable_through,
+            ledger.read_bodies,
+        )
+        message_log.start()
+        _tune_collector()
+        _end_at_signals(ended)
+        all_listeners = listeners if http.listener is None else [*listeners, http.listener]
+        reloader = Reloader(broker, all_listeners, read)
+        loop.add_signal_handler(signal.SIGHUP, service.command, reloader.reload)
+        if membership is not None:
+            service.command(reloader.reload)  # it may have followed for long
+        _show_active(door, loop, broker, ledger, service.urls(), membership)
+        _announce(config, service, ledger, http.listen())
+        http.start(broker, ledger, listeners, service.command_from_thread, door.whole, tracer)
+        await ended.wait()
+        if service.failure is not None:
+            return _exit_of(service.failure)
+        log(logging.INFO, "stopping")
+        await service.stop()
+        message_log.stop()
+        if tracer is not None:
+            tracer.stop()
+        log(logging.INFO, "stopped")
+        return Exit.STOPPED
+
+
+@contextlib.contextmanager
+def _abandoned_on_error(service: Service) -> Iterator[None]:
+    """The event loop must not wait for the ledger's descriptor when that is closed: libuv would end the
+    process before the error is told."""
+    try:
+        yield
+    except BaseException as error:
+        service.abandon(error)
+        raise
 
 
 def _announce(config: Config, service: Service, ledger: Ledger, served: list[str]) -> None:

@@ -7,7 +7,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from mypy_extensions import mypyc_attr
 
@@ -127,7 +127,8 @@ class Service:
 
     def _listening(self) -> Iterator[tuple[Listener, str]]:
         for listener, server in self._servers:
-            for each in server.sockets:
+            each: socket.socket
+            for each in cast(Any, server).sockets:  # uvloop's are a list, not a tuple
                 yield listener, address_of(each)
 
     async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
