@@ -4,12 +4,14 @@
 messages of 1 KB in, out and both at once, with the processor time of each thread of the broker; of the event
 loop's, where it goes; what handing decoded messages to another process costs (`bench.hand_over`); what the
 machine allows; and from these figures, by `bench.cores_model`, what bounds the broker on 2, 4 and 16 cores:
-as it is, with connections in processes of their own, as several queue managers. ``--quick``: fewer messages.
+as it is, with connections in processes of their own, as several queue managers. Two of those are measured, as
+well. ``--quick``: fewer messages.
 """
 
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -73,6 +75,29 @@ def measure_traffic(folder: Path, messages: int) -> dict[str, Traffic]:
     return found
 
 
+def measure_side_by_side(folder: Path, messages: int) -> dict[str, float]:
+    """Two queue managers at once, each with a load client that sends to it."""
+    show_progress("cores: two queue managers side by side")
+    with ExitStack() as stack:
+        brokers = []
+        for name in ("first", "second"):
+            (folder / name).mkdir()
+            brokers.append(stack.enter_context(Postroom(folder / name)))
+        for broker in brokers:
+            loadtool.run(broker, "both", "orders", messages=WARM_UP)
+        before = [by_role(broker.pid) for broker in brokers]
+        clients = [loadtool.start(broker, "send", "orders", messages=messages) for broker in brokers]
+        rate = sum(loadtool.read_report(*client.communicate()).rate for client in clients)
+        after = [by_role(broker.pid) for broker in brokers]
+    spent_s = sum(
+        (now[role] - then[role]).both_s for then, now in zip(before, after, strict=True) for role in now
+    )
+    return {
+        "in, two queue managers side by side, messages a second": rate,
+        "in, two queue managers side by side, sum, µs": spent_s / messages / len(brokers) * US,
+    }
+
+
 def framing_parts_us(found: dict[str, float]) -> dict[str, float]:
     """Of the parts that `bench.parts` measures alone, what reads and writes AMQP, by kind of traffic."""
     arriving = found["frame found, transfer read, payload copied"] + found["head scanned"]
@@ -126,6 +151,7 @@ def bounds(costs: dict[str, Costs], handed: Handed, limits: Limits) -> dict[str,
 def measure(folder: Path, messages: int) -> dict[str, float | str]:
     """Every figure by its name."""
     traffic = measure_traffic(folder / "broker", messages)
+    beside = measure_side_by_side(folder, messages // 2)
     show_progress("cores: parts")
     measured_parts = parts.measure(folder / "parts")
     show_progress("cores: handing over")
@@ -138,6 +164,7 @@ def measure(folder: Path, messages: int) -> dict[str, float | str]:
     found: dict[str, float | str] = {}
     for name, each in traffic.items():
         found |= _traffic_figures(name, each, framing[name], costs[name])
+    found |= beside
     for batch in handed:
         found[f"handed over in batches of {batch.batch}, connections' side, µs"] = batch.writer_us
         found[f"handed over in batches of {batch.batch}, engine's side, µs"] = batch.taker_us

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 KERNEL, LOOP, AMQP, SERVER = "kernel", "uvloop", "amqp", "server"
-MANAGER, LEDGER, SHARED = "manager", "ledger", "shared"
+MANAGER, LEDGER, PYTHON, SHARED = "manager", "ledger", "Python", "copies and memory"
 MOVABLE: Final = (KERNEL, LOOP, AMQP)
 """Rooms whose work a process of connections could do: sockets, frames, heads, sessions and links of AMQP. Of
 what all share (copies, objects, calls), the same part."""
@@ -22,6 +22,16 @@ STAYING: Final = (SERVER, MANAGER, LEDGER)
 HERTZ: Final = 1999
 START_S: Final = 0.5
 _SAMPLE: Final = re.compile(r"^\s*[0-9a-f]+\s+(?P<symbol>.+?) \((?P<object>[^()]*)\)$")
+_BINARIES: Final = {
+    "uvloop": LOOP,
+    "postroom_wire": AMQP,
+    "postroom_core": MANAGER,
+    "postroom_edge": SERVER,
+    "isal": LEDGER,
+    "_writer": LEDGER,
+    "libpython": PYTHON,
+}
+"""By a part of the name; a compiled group has mypyc's own functions, too."""
 _COMPILED: Final = re.compile(r"postroom___([a-z]+)___")
 
 
@@ -31,15 +41,13 @@ def available() -> bool:
 
 
 def room_of(symbol: str, binary: str) -> str:
-    """Of one sample: the package of a compiled function, else what its binary is."""
+    """Of one sample: the package of a compiled function, else what its binary is for."""
     if found := _COMPILED.search(symbol):
         package = found[1]
         return {"model": AMQP, "channel": SERVER}.get(package, package)
     if binary.startswith(("[kernel", "[unknown", "[guest")):
         return KERNEL
-    if "uvloop" in binary:
-        return LOOP
-    return LEDGER if "isal" in binary or "_writer" in binary or "_split" in binary else SHARED
+    return next((room for part, room in _BINARIES.items() if part in binary), SHARED)
 
 
 def shares(samples: str) -> dict[str, float]:

@@ -77,7 +77,7 @@ def test_samples_are_counted_by_room() -> None:
     ffffffff do_syscall_64 ([kernel.kallsyms])
     """
     found = loop_rooms.shares(samples)
-    assert found == {"amqp": 0.25, "kernel": 0.25, "manager": 0.25, "shared": 0.25}
+    assert found == {"amqp": 0.25, "kernel": 0.25, "manager": 0.25, "copies and memory": 0.25}
     assert loop_rooms.movable(found) == pytest.approx(2 / 3)
     assert loop_rooms.shares("") == {}
     assert loop_rooms.movable({}) == 0
