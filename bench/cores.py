@@ -173,7 +173,9 @@ def measure(folder: Path, messages: int) -> dict[str, float | str]:
     (chosen,) = (batch for batch in handed if batch.batch == BATCH)
     sides = Handed(chosen.writer_us, chosen.taker_us)
     for label, bound in bounds(costs, sides, Limits(limits.copied_by_all, limits.synced)).items():
-        found[f"at most, {label}"] = f"{bound.rate:,.0f}/s by {bound.by}, {bound.sum_us:.2f} µs each"
+        found[f"at most, {label}"] = (
+            f"{bound.rate:,.0f}/s by {bound.by}, disk {bound.disk_rate:,.0f}/s, {bound.sum_us:.2f} µs each"
+        )
     return found
 
 

@@ -1,7 +1,8 @@
 """What bounds a broker on so many cores, from processor times that were measured: pure arithmetic.
 
-A rate is bounded by the thread that has most to do, by all cores together, by the memory and by the disk. It
-is what can't be exceeded: waiting, caches that cores share, and clients on the same machine aren't in it.
+A rate is bounded by the thread that has most to do, by all cores together, by the memory; and by the disk, which
+is told apart, since cores don't matter to it. It is what can't be exceeded: waiting, caches that cores share, and
+clients on the same machine aren't in it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 SECOND_US: Final = 1_000_000
-ALL_CORES, MEMORY, DISK = "all cores", "memory", "disk"
+ALL_CORES, MEMORY = "all cores", "memory"
 HANDED_COPIES: Final = 4
 """Of each body, on its way through a ring in shared memory."""
 
@@ -54,10 +55,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Bound:
-    """The most messages a second, and by what they are bounded."""
+    """The most messages a second, by what they are bounded, and what the disk allows whatever they are."""
 
     rate: float
     by: str
+    disk_rate: float
     sum_us: float
     """Processor time of one message, by all threads and processes."""
 
@@ -120,9 +122,8 @@ def _bound(
     rates = {name: SECOND_US / us for name, us in threads.items() if us > 0}
     rates[ALL_CORES] = cores * SECOND_US / sum_us
     rates[MEMORY] = limits.copied / ((copies or costs.copies) * costs.bytes_copied)
-    rates[DISK] = limits.synced / costs.bytes_synced
     by = min(rates, key=lambda name: rates[name])
-    return Bound(rates[by], by, sum_us)
+    return Bound(rates[by], by, limits.synced / costs.bytes_synced, sum_us)
 
 
 def _best(bounds: Iterable[Bound]) -> Bound:

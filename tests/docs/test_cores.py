@@ -36,11 +36,11 @@ def test_framing_outside_costs_the_hand_over_and_is_bounded_by_the_engine() -> N
     assert many.sum_us == pytest.approx(3.5)
 
 
-def test_queue_managers_side_by_side_grow_with_the_cores_until_the_disk_ends_it() -> None:
+def test_queue_managers_side_by_side_grow_with_the_cores_and_share_the_disk() -> None:
     found = [cores_model.several_managers(COSTS, COSTS, 0, BOUNDLESS, cores) for cores in (2, 4, 16)]
     assert [each.rate for each in found] == [pytest.approx(cores * 1e6 / 3) for cores in (2, 4, 16)]
     bounded = cores_model.several_managers(COSTS, COSTS, 0, Limits(1e18, 9e8), 16)
-    assert (bounded.by, bounded.rate) == ("disk", 9e5)
+    assert (bounded.by, bounded.disk_rate) == ("all cores", 9e5)
 
 
 def test_messages_that_a_channel_passes_on_cost_once_more() -> None:
