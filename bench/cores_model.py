@@ -1,8 +1,8 @@
 """What bounds a broker on so many cores, from processor times that were measured: pure arithmetic.
 
-A rate is bounded by the thread that has most to do, by all cores together, by the memory; and by the disk, which
-is told apart, since cores don't matter to it. It is what can't be exceeded: waiting, caches that cores share, and
-clients on the same machine aren't in it.
+A rate is bounded by the thread that has most to do, by all cores together, by the memory; and by the disk,
+which is told apart, since cores don't matter to it. It is what can't be exceeded: waiting, caches that cores
+share, and clients on the same machine aren't in it.
 """
 
 from __future__ import annotations
