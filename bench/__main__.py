@@ -53,6 +53,7 @@ SECTIONS = (
     "wide",
     "crowd",
     "churn",
+    "cores",
     "recovery",
     "decode",
     "selectors",
@@ -72,6 +73,7 @@ FACTS: dict[str, Callable[[bool], dict[str, str]]] = {
     "readers": scale.readers,
     "wide": scale.wide,
     "crowd": scale.crowd,
+    "cores": scale.cores,
     "selectors": scale.selectors,
     "rare": scale.rare,
     "topics": scale.topics,
@@ -105,6 +107,7 @@ class Run:
     wide: dict[str, str] = field(default_factory=dict)
     crowd: dict[str, str] = field(default_factory=dict)
     churn: dict[str, str] = field(default_factory=dict)
+    cores: dict[str, str] = field(default_factory=dict)
     recovery: dict[str, str] = field(default_factory=dict)
     decode: dict[str, str] = field(default_factory=dict)
     selectors: dict[str, str] = field(default_factory=dict)
@@ -153,6 +156,7 @@ class Run:
             ("Many queues", self.wide),
             ("Many connections", self.crowd),
             ("Churn", self.churn),
+            ("Cores", self.cores),
             ("Recovery", self.recovery),
             ("Decoding", self.decode),
             ("Selectors on a deep queue", self.selectors),

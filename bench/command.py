@@ -23,10 +23,10 @@ def scratch(folder: Path | None) -> Iterator[Path]:
         yield Path(made)
 
 
-def print_report(report: Mapping[str, float], as_json: bool, digits: int) -> None:
+def print_report(report: Mapping[str, float | str], as_json: bool, digits: int) -> None:
     """A figure a line."""
     if as_json:
         print(json.dumps(report))
         return
     for key, value in report.items():
-        print(f"{key:44} {value:,.{digits}f}")
+        print(f"{key:44} {value if isinstance(value, str) else f'{value:,.{digits}f}'}")

@@ -84,6 +84,11 @@ def crowd(quick: bool) -> dict[str, str]:
     return _module("crowd", quick)
 
 
+def cores(quick: bool) -> dict[str, str]:
+    """What more than one core gives."""
+    return _module("cores", quick)
+
+
 def churn(quick: bool, minutes: float | None) -> dict[str, str]:
     """Everything that comes and goes, for minutes."""
     return _module("churn", quick, *_given(minutes=minutes))
