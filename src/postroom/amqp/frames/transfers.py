@@ -292,7 +292,7 @@ def _common_disposition(r: Reader, last_state: LastTransactionalState) -> Dispos
         return None
     if (role != c.TRUE and role != c.FALSE) or (settled != c.TRUE and settled != c.FALSE):
         return None
-    if first < 0 or last < 0:
+    if first < 0 or last < 0 or pos >= end:
         return None
     rest = data[pos + 1 : end]
     state: DeliveryState | None = ACCEPTED
