@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -41,6 +42,7 @@ WAKES: Final = 5_000
 SPARE_BYTES: Final = 200
 """In a slot, for each message: its id and what stands before it."""
 COMPILED: Final = ROOT / "build/ring"
+FORK: Final = multiprocessing.get_context("fork")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class HandOver:
     taker_us: float
 
 
+@cache
 def compiled_ring() -> ModuleType:
     """`bench.ring` compiled with mypyc, as the broker's hot modules are; made anew when it has changed."""
     source = ROOT / "bench/ring.py"
@@ -90,11 +93,12 @@ def _memory(size: int) -> Iterator[SharedMemory]:
 def _take(ring: Any, fds: tuple[int, int], batches: int, result: Connection) -> None:
     """The process that takes: an answer for each wake-up says how many batches were read."""
     messages_in, answers_out = fds
+    read_messages = compiled_ring().read_messages
     taken, begun = 0, time.process_time_ns()
     while taken < batches:
         there = os.eventfd_read(messages_in)
         for _ in range(there):
-            RING.read_messages(ring.read())
+            read_messages(ring.read())
         os.eventfd_write(answers_out, there)
         taken += there
     result.send(time.process_time_ns() - begun)
@@ -103,16 +107,17 @@ def _take(ring: Any, fds: tuple[int, int], batches: int, result: Connection) -> 
 def _write(ring: Any, fds: tuple[int, int], batches: int, batch: int) -> int:
     """The process that writes; ns of its processor time."""
     messages_out, answers_in = fds
+    write_message = compiled_ring().write_message
     message = payload()
     head = scan_head(message)
-    decoded = RING.DecodedMessage(0, head.message_id, message[head.bare_offset :])
+    decoded = compiled_ring().DecodedMessage(0, head.message_id, message[head.bare_offset :])
     free, begun = SLOTS, time.process_time_ns()
     for _ in range(batches):
         while free == 0:
             free += os.eventfd_read(answers_in)
         writer = BytesWriter()
         for _ in range(batch):
-            RING.write_message(writer, decoded)
+            write_message(writer, decoded)
         ring.write(writer.getvalue())
         os.eventfd_write(messages_out, 1)
         free -= 1
@@ -140,7 +145,7 @@ def _run(view: memoryview, batches: int, batch: int) -> tuple[int, int]:
     there, back = os.eventfd(0), os.eventfd(0)
     ours, theirs = multiprocessing.Pipe()
     try:
-        rings = RING.Ring(view, SLOTS), RING.Ring(view, SLOTS)
+        rings = compiled_ring().Ring(view, SLOTS), compiled_ring().Ring(view, SLOTS)
         taker = FORK.Process(target=_take, args=(rings[0], (there, back), batches, theirs))
         taker.start()
         writer_ns = _write(rings[1], (there, back), batches, batch)
@@ -179,10 +184,6 @@ def _echo(there: int, back: int) -> None:
 def measure() -> list[HandOver]:
     """Each size of batch."""
     return [measure_batch(batch) for batch in BATCHES]
-
-
-FORK: Final = multiprocessing.get_context("fork")
-RING: Final = compiled_ring()
 
 
 def main() -> None:

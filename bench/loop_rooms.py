@@ -21,6 +21,7 @@ what all share (copies, objects, calls), the same part."""
 STAYING: Final = (SERVER, MANAGER, LEDGER)
 HERTZ: Final = 1999
 START_S: Final = 0.5
+"""perf doesn't say when it has begun."""
 _SAMPLE: Final = re.compile(r"^\s*[0-9a-f]+\s+(?P<symbol>.+?) \((?P<object>[^()]*)\)$")
 _BINARIES: Final = {
     "uvloop": LOOP,

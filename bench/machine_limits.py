@@ -16,8 +16,6 @@ COPIED: Final = 64 << 20
 COPY_SECONDS: Final = 1.0
 BLOCK_RECORDS: Final = 860
 """In a block of a MiB."""
-
-
 ROUNDS: Final = 5
 """Of syncs; a limit is the best of them, since others may use the disk."""
 

@@ -9,10 +9,10 @@ from typing import Final
 
 LOOP, COMMIT, OTHERS = "event loop", "commit thread", "maintenance and others"
 _TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
-_USER, _KERNEL, _NICE = 11, 12, 16
-"""Places of utime, stime and nice in /proc/PID/task/TID/stat, counted from behind the command's name."""
-SHORT_SLICE_NS: Final = 100_000
-"""What the loop and the commit thread ask Linux for."""
+_USER, _KERNEL = 11, 12
+"""Places of utime and stime in /proc/PID/task/TID/stat, counted from behind the thread's name."""
+COMMIT_NAME: Final = "ledger-writer"
+"""As the C writer calls its thread."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,15 @@ class Times:
 
 def times_of(stat: str) -> Times:
     """From a line of /proc/PID/task/TID/stat."""
-    fields = _fields(stat)
+    fields = stat.rpartition(")")[2].split()
     return Times(int(fields[_USER]) / _TICKS_A_SECOND, int(fields[_KERNEL]) / _TICKS_A_SECOND)
 
 
-def role_of(is_main: bool, stat: str, sched: str) -> str:
-    """The commit thread is the one beside the loop that is to run soon after each wait: it asks for short
-    slices, and for a nice value below 0 where it may. Python's threads do neither."""
+def role_of(is_main: bool, stat: str) -> str:
+    """By a line of /proc/PID/task/TID/stat, which has the thread's name in brackets."""
     if is_main:
         return LOOP
-    slices = [line.split()[-1] for line in sched.splitlines() if line.startswith("se.slice")]
-    prompt = bool(slices) and int(slices[0]) <= SHORT_SLICE_NS
-    return COMMIT if prompt or int(_fields(stat)[_NICE]) < 0 else OTHERS
+    return COMMIT if stat.partition("(")[2].rpartition(")")[0] == COMMIT_NAME else OTHERS
 
 
 def by_role(pid: int) -> dict[str, Times]:
@@ -54,13 +51,8 @@ def by_role(pid: int) -> dict[str, Times]:
     found = dict.fromkeys((LOOP, COMMIT, OTHERS), Times())
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
-            stat, sched = (task / "stat").read_text(), (task / "sched").read_text()
+            stat = (task / "stat").read_text()
         except OSError:
             continue  # it has just ended
-        role = role_of(task.name == str(pid), stat, sched)
-        found[role] += times_of(stat)
+        found[role_of(task.name == str(pid), stat)] += times_of(stat)
     return found
-
-
-def _fields(stat: str) -> list[str]:
-    return stat.rpartition(")")[2].split()

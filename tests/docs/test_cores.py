@@ -16,9 +16,9 @@ COSTS = Costs(
 BOUNDLESS = Limits(copied=1e18, synced=1e18)
 
 
-def stat_of(user: int, kernel: int, nice: int) -> str:
-    fields = ["S"] + ["0"] * 10 + [str(user), str(kernel), "0", "0", "0", str(nice)]
-    return f"7 (a (name) here) {' '.join(fields)}"
+def stat_of(user: int, kernel: int, name: str = "a (name) here") -> str:
+    fields = ["S"] + ["0"] * 10 + [str(user), str(kernel), "0", "0", "0", "0"]
+    return f"7 ({name}) {' '.join(fields)}"
 
 
 def test_one_loop_is_bounded_by_the_loop_however_many_cores_there_are() -> None:
@@ -55,16 +55,15 @@ def test_memory_bounds_what_is_copied() -> None:
     assert (found.by, found.rate) == ("memory", 1e5)
 
 
-def test_threads_are_told_apart_by_their_slices_and_nice_values() -> None:
-    short, usual = "se.slice   :    100000\n", "se.slice   :   2800000\n"
-    assert thread_times.role_of(True, stat_of(1, 1, 0), usual) == thread_times.LOOP
-    assert thread_times.role_of(False, stat_of(1, 1, 0), short) == thread_times.COMMIT
-    assert thread_times.role_of(False, stat_of(1, 1, -10), "") == thread_times.COMMIT
-    assert thread_times.role_of(False, stat_of(1, 1, 0), usual) == thread_times.OTHERS
+def test_threads_are_told_apart_by_their_names() -> None:
+    assert thread_times.role_of(True, stat_of(1, 1, "python")) == thread_times.LOOP
+    assert thread_times.role_of(False, stat_of(1, 1, "ledger-writer")) == thread_times.COMMIT
+    assert thread_times.role_of(False, stat_of(1, 1, "python")) == thread_times.OTHERS
+    assert thread_times.role_of(False, stat_of(1, 1)) == thread_times.OTHERS
 
 
 def test_processor_times_are_read_behind_a_name_with_brackets() -> None:
-    times = thread_times.times_of(stat_of(150, 50, 0))
+    times = thread_times.times_of(stat_of(150, 50))
     assert times.user_s == 3 * times.kernel_s
     assert (times + times - times).both_s == pytest.approx(times.both_s)
 
