@@ -34,7 +34,8 @@ class Hand:
 def hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hand]:
     yield Hand(monkeypatch)
     monkeypatch.undo()
-    WALL.__init__()  # type: ignore[misc]  # it is of the process, and goes on for others
+    WALL.now_us()  # it is of the process, and goes on for others
+    WALL.ahead_us = WALL.forward_us = 0
 
 
 def test_time_goes_on_when_the_clock_is_set_back_and_follows_it_forward(hand: Hand) -> None:
