@@ -413,6 +413,9 @@ def main() -> int:
     run = Run(machine.describe(), client)
     if set(options.sections.split(",")) - WITHOUT_LOAD_CLIENT:
         loadtool.build()
+    if not options.quick:
+        show_progress("touching the machine's free memory")
+        machine.touch_free_memory()
     measure(options, run)
     save(run, options.document)
     print(run.markdown())

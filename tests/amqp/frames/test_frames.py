@@ -1,6 +1,7 @@
 """Frames and protocol headers: split wherever the socket splits them, written as they are read."""
 
 import struct
+import sys
 
 import pytest
 from hypothesis import given
@@ -80,26 +81,71 @@ def test_a_frame_is_read_as_it_was_written(channel: int, sent: Performative, pay
 @given(
     st.lists(st.binary(max_size=60), max_size=12),
     st.lists(st.integers(1, 90), min_size=1, max_size=20),
+    st.lists(st.integers(1, 400), min_size=1, max_size=6),
+    st.lists(st.sampled_from([0, 1, 1, 1, 2]), min_size=1, max_size=7),
 )
-def test_frames_are_found_however_the_stream_is_cut(payloads: list[bytes], cuts: list[int]) -> None:
+def test_frames_are_found_however_the_stream_is_cut(
+    payloads: list[bytes], pieces: list[int], chunks: list[int], reads: list[int]
+) -> None:
+    """It comes in chunks, of which pieces are fed; now and then only one frame or none is read in between."""
     stream = AMQP_HEADER + b"".join(
         frame(number, Transfer(number), payload) for number, payload in enumerate(payloads)
     )
     decoder = FrameDecoder(MAX_FRAME)
     found: list[tuple[int, bytes]] = []
     protocol = NO_PROTOCOL
-    position = 0
-    while position < len(stream) or protocol == NO_PROTOCOL:
-        size = cuts[position % len(cuts)]
-        decoder.feed(stream[position : position + size])
-        position += size
+
+    def read(most: int) -> None:
+        nonlocal protocol
         if protocol == NO_PROTOCOL:
             protocol = decoder.read_protocol_header()
-        while protocol != NO_PROTOCOL and decoder.next():
+        while most > 0 and protocol != NO_PROTOCOL and decoder.next():
             assert isinstance(decoder.performative(), Transfer)
             found.append((decoder.channel, decoder.payload()))
+            most -= 1
+
+    position = 0
+    while position < len(stream):
+        chunk = stream[position : position + chunks[position % len(chunks)]]
+        start = 0
+        while start < len(chunk):
+            end = min(len(chunk), start + pieces[(position + start) % len(pieces)])
+            decoder.feed(chunk, start, end)
+            start = end
+            read([0, 1, len(payloads)][reads[(position + start) % len(reads)]])
+        position += len(chunk)
+    read(len(payloads))
     assert found == list(enumerate(payloads))
+    assert not decoder.next()
     assert decoder.buffered_bytes() == 0
+
+
+def test_what_a_frame_has_wanted_is_forgotten_when_it_is_there() -> None:
+    long, short = frame(0, Transfer(0), b"x" * 200), [frame(channel, End()) for channel in (1, 2, 3)]
+    decoder = FrameDecoder(MAX_FRAME)
+    chunk = long + short[0] + short[1]
+    decoder.feed(chunk, 0, 100)
+    assert not decoder.next()
+    decoder.feed(chunk, 100)
+    assert decoder.next()
+    decoder.feed(short[2])
+    for channel in (1, 2, 3):
+        assert decoder.next()
+        assert decoder.channel == channel
+
+
+def test_pieces_of_the_same_bytes_are_not_copied() -> None:
+    stream = b"".join(frame(channel, Transfer(channel), b"x" * 100) for channel in range(100))
+    decoder = FrameDecoder(MAX_FRAME)
+    before, channels = sys.getrefcount(stream), []
+    for start in range(0, len(stream), 33):
+        decoder.feed(stream, start, min(start + 33, len(stream)))
+        assert sys.getrefcount(stream) > before
+        while decoder.next():
+            channels.append(decoder.channel)
+    assert channels == list(range(100))
+    assert not decoder.next()
+    assert sys.getrefcount(stream) == before  # and nothing is kept of what is read
 
 
 def test_frames_fed_before_those_before_them_are_read() -> None:

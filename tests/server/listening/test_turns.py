@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import cast
 
 from postroom.server.listening.turns import (
+    LARGE_PIECE_BYTES,
     LITTLE_BYTES,
     PIECE_BYTES,
+    PIECE_EVENTS,
     SHARED_BLOCK_BYTES,
     SHARED_FOR_US,
     TURN_FRAMES,
@@ -63,12 +65,17 @@ class Worker:
         self, world: World, name: str, pieces: int, frames: int = 1, inbox_bytes: int = LITTLE_BYTES + 1
     ) -> None:
         self.world, self.name, self.pieces, self.frames = world, name, pieces, frames
-        self.inbox_bytes = inbox_bytes
+        self.inbox_bytes, self.piece_bytes = inbox_bytes, PIECE_BYTES
         self.messages_in, self.sends = 0, True
+        self.limits: list[int] = []
+        """Of its goes."""
+        self.takes_all = False
         world.turns.wake(self)
 
     def work(self, limit_bytes: int) -> int:
-        assert limit_bytes == PIECE_BYTES
+        self.limits.append(limit_bytes)
+        if self.takes_all:
+            self.inbox_bytes = 0
         self.pieces -= 1
         self.messages_in += self.sends
         self.world.seen.append(self.name)
@@ -188,3 +195,43 @@ def test_the_last_drops_of_a_flood_are_no_reason_to_hold_it_back() -> None:
     world.turns.wake(flood)
     world.loop.run()
     assert world.seen == ["flood", "look", "end", "flood", "look", "end"]
+
+
+def _go(world: World, worker: Worker, waiting_bytes: int, events: int) -> None:
+    """A go that takes all that waits and makes so many events."""
+    worker.inbox_bytes, worker.frames, worker.pieces = waiting_bytes, events, 1
+    worker.takes_all = True
+    world.turns.wake(worker)
+    world.loop.run()
+
+
+def test_larger_messages_come_in_larger_pieces_up_to_a_bound() -> None:
+    world = World()
+    worker = Worker(world, "large", 1)
+    world.loop.run()
+    for waiting_bytes, events in (
+        (PIECE_BYTES, PIECE_EVENTS),  # of 2 KiB each
+        (PIECE_BYTES, 2),
+        (PIECE_BYTES, 0),  # the middle of a frame says nothing
+        (PIECE_BYTES, 1),
+        (PIECE_BYTES, 500),
+        (PIECE_BYTES, 1),
+    ):
+        _go(world, worker, waiting_bytes, events)
+    usual, large = PIECE_BYTES, PIECE_EVENTS * PIECE_BYTES
+    assert worker.limits == [usual, usual, usual, large // 2, large // 2, large, usual]
+    assert large == LARGE_PIECE_BYTES == worker.piece_bytes
+    _go(world, worker, LARGE_PIECE_BYTES, 1)
+    assert worker.piece_bytes == LARGE_PIECE_BYTES
+
+
+def test_pieces_stay_small_beside_those_who_send_little() -> None:
+    world = World()
+    flood, _ = _shared(world)
+    world.syncing, world.waiting_bytes = False, 0
+    _go(world, flood, PIECE_BYTES, 1)
+    _go(world, flood, PIECE_BYTES, 1)
+    assert flood.limits[-1] == PIECE_BYTES
+    world.now_us = SHARED_FOR_US
+    _go(world, flood, PIECE_BYTES, 1)
+    assert flood.limits[-1] == LARGE_PIECE_BYTES

@@ -105,13 +105,13 @@ class Connection:
 
     # --- bytes and time
 
-    def receive_data(self, data: bytes, now_us: i64) -> list[Event]:
-        """Take bytes from the peer, in chunks of any size, and say what they mean. Never raises for what
-        the peer sent.
+    def receive_data(self, data: bytes, now_us: i64, start: i64 = 0, end: i64 = -1) -> list[Event]:
+        """Take bytes from the peer, in chunks of any size, and say what they mean: those of ``data`` from
+        ``start`` up to, not including, ``end`` (−1: all). Never raises for what the peer sent.
         """
         self._deadlines.received(now_us)
         if not self.finished:
-            self._decoder.feed(data)
+            self._decoder.feed(data, start, end)
             if self._handshake.phase == Phase.VERDICT:
                 self._check_pipelined()
             else:

@@ -1,8 +1,8 @@
 """Frames and protocol headers (part 2, sections 2.2 and 2.3): splitting what comes in, writing what goes out.
 
 Reading is by pulling: :meth:`FrameDecoder.feed` the bytes as they come, then call :meth:`FrameDecoder.next`
-until it says no. Frames are found by index in the bytes that were fed; only what is left of an unfinished
-frame is copied.
+until it says no. Frames are found by index in the bytes that were fed; only a frame that lies in several
+pieces of them is copied.
 
 Writing appends whole frames to a ``BytesWriter``, so that everything one turn has to say becomes one
 ``write``.
@@ -65,8 +65,12 @@ class FrameDecoder:
 
     __slots__ = (
         "_data",
+        "_end",
         "_have",
         "_last_state",
+        "_next_data",
+        "_next_end",
+        "_next_start",
         "_parts",
         "_pos",
         "_reader",
@@ -84,37 +88,92 @@ class FrameDecoder:
         self.is_empty: bool = True
         self._data: bytes = b""
         self._pos: i64 = 0
+        self._end: i64 = 0
         self._parts: list[bytes] = []
         self._have: i64 = 0
         self._wanted: i64 = 0
+        self._next_data: bytes = b""
+        self._next_start: i64 = 0
+        self._next_end: i64 = 0
         self._reader: Reader = Reader(b"", 0, 0)
         self._last_state = LastTransactionalState()
 
-    def feed(self, data: bytes) -> None:
-        """Takes the next bytes of the stream."""
-        if self._pos == len(self._data) and not self._parts:
+    def feed(self, data: bytes, start: i64 = 0, end: i64 = -1) -> None:
+        """Takes the next bytes of the stream: those of ``data`` from ``start`` up to, not including, ``end``
+        (−1: all). They are not copied where that can be avoided; pieces of the same bytes, one after the
+        other, are as good as one.
+        """
+        if end < 0:
+            end = len(data)
+        if self._parts:
+            self._complete(data, start, end)
+        elif self._next_start < self._next_end:
+            self._keep_apart(data, start, end)
+        elif self._pos == self._end:
             self._data = data
-            self._pos = 0
+            self._pos = start
+            self._end = end
+        elif data is self._data and start == self._end:
+            self._end = end
+        else:
+            self._complete(data, start, end)
+
+    def _keep_apart(self, data: bytes, start: i64, end: i64) -> None:
+        """Adds to the bytes that are read when the present ones are through."""
+        if data is not self._next_data or start != self._next_end:
+            data = self._next_data[self._next_start : self._next_end] + data[start:end]
+            start, end = 0, len(data)
+            self._next_data = data
+            self._next_start = start
+        self._next_end = end
+
+    def _complete(self, data: bytes, start: i64, end: i64) -> None:
+        """Joins what an unfinished frame still wants to what is there of it, and keeps the rest apart: no
+        byte is copied often.
+        """
+        missing = max(0, self._wanted - (self._end - self._pos) - self._have)
+        if missing > end - start:
+            self._parts.append(data[start:end])
+            self._have += end - start
             return
-        self._parts.append(data)
-        self._have += len(data)
-        if len(self._data) - self._pos + self._have >= self._wanted:
+        if missing > 0:
+            self._parts.append(data[start : start + missing])
             self._join()
+        self._next_data = data
+        self._next_start = start + missing
+        self._next_end = end
 
     def _join(self) -> None:
-        """Makes one piece of what was fed; only when it completes something, so that no byte is copied
-        often.
-        """
-        rest = self._data[self._pos :]
-        self._data = rest + b"".join(self._parts)
+        """Makes one piece of what was fed."""
+        self._data = b"".join([self._data[self._pos : self._end], *self._parts])
         self._pos = 0
+        self._end = len(self._data)
         self._parts = []
         self._have = 0
-        self._wanted = 0
+
+    def _go_on(self) -> bool:
+        """Goes on with the bytes that were kept apart; False while that isn't enough for what is wanted."""
+        data, start, end = self._next_data, self._next_start, self._next_end
+        if start == end:
+            if self._pos == self._end and not self._parts:
+                self._let_go()
+            return False
+        self._next_data = b""
+        self._next_start = 0
+        self._next_end = 0
+        self.feed(data, start, end)
+        return not self._parts
+
+    def _let_go(self) -> None:
+        """All is read: a connection that is quiet keeps nothing of it."""
+        self._data = b""
+        self._pos = 0
+        self._end = 0
+        self._reader.data = b""
 
     def buffered_bytes(self) -> i64:
         """Bytes fed and not yet given out."""
-        return len(self._data) - self._pos + self._have
+        return self._end - self._pos + self._have + self._next_end - self._next_start
 
     # --- protocol headers
 
@@ -123,22 +182,22 @@ class FrameDecoder:
 
         ProtocolHeaderError as soon as they can't be the header of a protocol and version that is spoken here.
         """
-        self._gather(PROTOCOL_HEADER_BYTES)
-        received = self._data[self._pos : self._pos + PROTOCOL_HEADER_BYTES]
+        self._wanted = PROTOCOL_HEADER_BYTES
+        if self._parts:
+            self._join()
+        while self._end - self._pos < PROTOCOL_HEADER_BYTES and self._go_on():
+            pass
+        received = self._data[self._pos : min(self._end, self._pos + PROTOCOL_HEADER_BYTES)]
         for header in (AMQP_HEADER, SASL_HEADER, TLS_HEADER):
             if received == header:
                 self._pos += PROTOCOL_HEADER_BYTES
+                self._wanted = 0
                 return header[4]
             if header.startswith(received):
                 return NO_PROTOCOL
         raise ProtocolHeaderError(
             f"{received!r} is not the protocol header of AMQP 1.0.0; this is an AMQP 1.0 port", received
         )
-
-    def _gather(self, wanted: i64) -> None:
-        if self._parts:
-            self._join()
-        self._wanted = wanted
 
     # --- frames
 
@@ -147,16 +206,13 @@ class FrameDecoder:
 
         FramingError for a header that can't be right: the connection can't be read any further.
         """
+        size = self._whole_size()
+        while size == 0:
+            if not self._go_on():
+                return False
+            size = self._whole_size()
         data = self._data
         pos = self._pos
-        left = len(data) - pos
-        if left < FRAME_HEADER_BYTES:
-            self._wanted = FRAME_HEADER_BYTES
-            return False
-        size = self._size(data, pos)
-        if left < size:
-            self._wanted = size
-            return False
         offset: i64 = data[pos + 4]
         offset *= 4
         if offset < FRAME_HEADER_BYTES or offset > size:
@@ -171,7 +227,20 @@ class FrameDecoder:
         self._reader = reader
         self.is_empty = offset == size
         self._pos = pos + size
+        self._wanted = 0
         return True
+
+    def _whole_size(self) -> i64:
+        """The size of the frame that begins here; 0 while it is not all in the bytes that are read."""
+        left = self._end - self._pos
+        if left < FRAME_HEADER_BYTES:
+            self._wanted = FRAME_HEADER_BYTES
+            return 0
+        size = self._size(self._data, self._pos)
+        if left < size:
+            self._wanted = size
+            return 0
+        return size
 
     def _size(self, data: bytes, pos: i64) -> i64:
         signed: int = read_i32_be(data, pos)

@@ -113,10 +113,11 @@ class ConnectionBinding(ConnectionState):
 
     # For the owner of the socket.
 
-    def receive(self, data: bytes, monotonic_us: int, now_us: int) -> int:
-        """Bytes have come; the number of events that they made."""
-        self.bytes_in += len(data)
-        events = self.engine.receive_data(data, monotonic_us)
+    def receive(self, data: bytes, start: int, end: int, monotonic_us: int, now_us: int) -> int:
+        """Bytes have come: those of ``data`` from ``start`` up to, not including, ``end``; the number of
+        events that they made."""
+        self.bytes_in += end - start
+        events = self.engine.receive_data(data, monotonic_us, start, end)
         self.handle(events, now_us)
         return len(events)
 

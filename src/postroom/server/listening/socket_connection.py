@@ -13,7 +13,7 @@ from postroom.server.clock import Clock, monotonic_us
 from postroom.server.configuration.config import LimitsConfig
 from postroom.server.configuration.listening import ListenConfig
 from postroom.server.connection.binding import ConnectionBinding
-from postroom.server.listening.turns import Turns
+from postroom.server.listening.turns import PIECE_BYTES, Turns
 
 if TYPE_CHECKING:
     from postroom.server.channels.outbound_connection import Outward
@@ -74,6 +74,7 @@ class SocketConnection(asyncio.Protocol):
         self._binding: ConnectionBinding | None = None
         self._inbox: deque[bytes] = deque()
         self.inbox_bytes = 0
+        self.piece_bytes = PIECE_BYTES
         self._offset = 0
         self._paused = False
         self._held = False
@@ -226,7 +227,9 @@ class SocketConnection(asyncio.Protocol):
 
     def _hand_over(self, binding: ConnectionBinding, limit_bytes: int) -> int:
         """Give ``binding`` up to ``limit_bytes`` of the inbox; the number of events that made."""
-        return binding.receive(self._take(limit_bytes), monotonic_us(), self._now_us())
+        data, start = self._inbox[0], self._offset
+        end = self._pass(len(data) - start, limit_bytes)
+        return binding.receive(data, start, end, monotonic_us(), self._now_us())
 
     def _wrapped(self, binding: ConnectionBinding) -> bytes:
         """What goes out of all that ``binding`` has to say."""
@@ -237,17 +240,21 @@ class SocketConnection(asyncio.Protocol):
         transport.close()
 
     def _take(self, limit_bytes: int) -> bytes:
-        data = self._inbox[0]
-        left = len(data) - self._offset
-        if left <= limit_bytes:
-            piece = data[self._offset :] if self._offset else data
+        data, start = self._inbox[0], self._offset
+        return data[start : self._pass(len(data) - start, limit_bytes)]
+
+    def _pass(self, left_bytes: int, limit_bytes: int) -> int:
+        """Take up to ``limit_bytes`` of the first bytes in the inbox, of which so many are left; where what
+        was taken ends."""
+        taken = min(left_bytes, limit_bytes)
+        end = self._offset + taken
+        self.inbox_bytes -= taken
+        if taken == left_bytes:
             self._inbox.popleft()
             self._offset = 0
         else:
-            piece = data[self._offset : self._offset + limit_bytes]
-            self._offset += limit_bytes
-        self.inbox_bytes -= len(piece)
-        return piece
+            self._offset = end
+        return end
 
     def _resume_reading(self) -> None:
         """Unless much waits in the inbox."""

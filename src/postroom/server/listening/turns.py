@@ -17,6 +17,9 @@ TURN_FRAMES: Final = 256
 TURN_US: Final = 1000
 PIECE_BYTES: Final = 16 << 10
 """Taken from one inbox before the next connection has its go."""
+PIECE_EVENTS: Final = 8
+LARGE_PIECE_BYTES: Final = 128 << 10
+"""Of larger messages as much as makes so many events, up to so much: a go has its own cost."""
 SHARED_BLOCK_BYTES: Final = 48 << 10
 """A flood adds no more to a block that those who send little share with it: each of them waits for the block
 in flight and for its own, so what a sync of this size takes is what a flood costs them. Still long enough for
@@ -29,6 +32,9 @@ SHARED_FOR_US: Final = 20_000
 
 class Worker(Protocol):
     """A connection as the scheduler sees it."""
+
+    piece_bytes: int
+    """What it may take in at its next go, while it shares blocks with nobody who sends little."""
 
     def work(self, limit_bytes: int) -> int:
         """Take up to ``limit_bytes`` from the inbox; the number of events that came of them."""
@@ -144,8 +150,12 @@ class Turns:
 
     def _have_its_go(self, worker: Worker, now_us: int) -> int:
         """Take a piece of its inbox; the number of events. Outcomes of a receiver wait for no block."""
-        sends_little, before = worker.inbox_bytes <= LITTLE_BYTES, worker.messages_in
-        events = worker.work(PIECE_BYTES)
+        waiting_bytes, before = worker.inbox_bytes, worker.messages_in
+        sends_little = waiting_bytes <= LITTLE_BYTES
+        events = worker.work(worker.piece_bytes if now_us >= self._shared_until_us else PIECE_BYTES)
+        if events:
+            mean_bytes = max(0, waiting_bytes - worker.inbox_bytes) // events
+            worker.piece_bytes = min(max(PIECE_BYTES, PIECE_EVENTS * mean_bytes), LARGE_PIECE_BYTES)
         if sends_little and worker.messages_in != before:
             self._modest = worker
             self._shared_until_us = now_us + SHARED_FOR_US
