@@ -115,7 +115,8 @@ def _or_null(made: pa.Array, column: pa.Array) -> Part:
 
 def _records(start: bytes, numbers: np.ndarray[Any, Any], kind: str) -> pa.Array:
     """``start`` and a number, for each of the numbers."""
-    records = np.empty(len(numbers), dtype=[("start", f"({len(start)},)u1"), ("number", kind)])
+    # In a type's text a shape would be parsed by `ast`: in threads of CPython 3.11 that fails now and then.
+    records = np.empty(len(numbers), dtype=[("start", np.uint8, (len(start),)), ("number", kind)])
     records["start"] = np.frombuffer(start, np.uint8)
     records["number"] = numbers
     ends = np.arange(len(numbers) + 1, dtype=np.int64) * records.itemsize
