@@ -23,15 +23,6 @@ from postroom.amqp.engine.session import Session
 from postroom.amqp.engine.shared_state import Event, SessionViolation, Wire
 from postroom.amqp.engine.states import (
     CLOSED,
-    COLUMN_ATTACH,
-    COLUMN_BEGIN,
-    COLUMN_CLOSE,
-    COLUMN_DETACH,
-    COLUMN_DISPOSITION,
-    COLUMN_END,
-    COLUMN_FLOW,
-    COLUMN_OPEN,
-    COLUMN_TRANSFER,
     CONNECTION_TABLE,
     DISCARDING,
     IGNORED,
@@ -63,16 +54,12 @@ from postroom.amqp.frames.sasl import SASL_AUTH
 from postroom.amqp.frames.transfers import Disposition, Flow, Transfer
 
 _COLUMNS: Final[dict[type[Composite], int]] = {
-    Open: COLUMN_OPEN,
-    Begin: COLUMN_BEGIN,
-    Attach: COLUMN_ATTACH,
-    Flow: COLUMN_FLOW,
-    Transfer: COLUMN_TRANSFER,
-    Disposition: COLUMN_DISPOSITION,
-    Detach: COLUMN_DETACH,
-    End: COLUMN_END,
-    Close: COLUMN_CLOSE,
+    performative: column
+    for column, performative in enumerate(
+        (Open, Begin, Attach, Flow, Transfer, Disposition, Detach, End, Close)
+    )
 }
+"""Of the tables; in their order."""
 
 
 @final

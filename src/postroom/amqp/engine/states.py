@@ -71,12 +71,7 @@ LINK_TABLE: Final = [
 DISCARDING: Final = 3
 """The row of the tables for a peer's end that is still open after ours has closed."""
 
-COLUMN_OPEN: Final = 0
-COLUMN_BEGIN: Final = 1
 COLUMN_ATTACH: Final = 2
 COLUMN_FLOW: Final = 3
 COLUMN_TRANSFER: Final = 4
-COLUMN_DISPOSITION: Final = 5
 COLUMN_DETACH: Final = 6
-COLUMN_END: Final = 7
-COLUMN_CLOSE: Final = 8

@@ -248,14 +248,13 @@ def _common_transfer(r: Reader, last: LastTransactionalState) -> Transfer | None
             code = data[pos]
             if field == _STATE and code == c.DESCRIBED:
                 state = last.state
-                state_end = pos + len(last.data)
-                if state is None or data[pos:state_end] != last.data:
+                if state is None or not data.startswith(last.data, pos):
                     return None
-                pos = state_end
-                continue
-            if code != c.NULL and (code != c.FALSE or field in (_RCV_SETTLE_MODE, _STATE)):
+                pos += len(last.data)
+            elif code == c.NULL or (code == c.FALSE and field not in (_RCV_SETTLE_MODE, _STATE)):
+                pos += 1
+            else:
                 return None
-            pos += 1
     except IndexError:
         return None
     if pos != end:
