@@ -14,7 +14,7 @@ from bench import floor, loadtool, loopback, rounds
 from bench.contenders import Contender, beside_peers
 from bench.traffic import RATES, Measured
 
-MESSAGES = {12: 100_000, 100: 100_000, 10_000: 30_000, 1_000_000: 400, 100_000_000: 4}
+MESSAGES = {12: 200_000, 100: 200_000, 10_000: 60_000, 1_000_000: 600, 100_000_000: 4}
 """In the timed run of each size of a body, in bytes."""
 QUICK_SHARE = 2
 WARM_UP_S = 2.0
