@@ -229,7 +229,7 @@ class SocketConnection(asyncio.Protocol):
         """Give ``binding`` up to ``limit_bytes`` of the inbox; the number of events that made."""
         data, start = self._inbox[0], self._offset
         end = self._pass(len(data) - start, limit_bytes)
-        return binding.receive(data, start, end, monotonic_us(), self._now_us())
+        return binding.receive(data, monotonic_us(), self._now_us(), start, end)
 
     def _wrapped(self, binding: ConnectionBinding) -> bytes:
         """What goes out of all that ``binding`` has to say."""

@@ -59,7 +59,7 @@ class WebSocketConnection(SocketConnection):
         payload = websocket.receive(b"" if websocket.pending else self._take(limit_bytes))
         events = websocket.frames
         if payload:
-            events += binding.receive(payload, 0, len(payload), monotonic_us(), self._now_us())
+            events += binding.receive(payload, monotonic_us(), self._now_us())
         if websocket.ended:
             self._log_failure()
             binding.cut_off(self._now_us())
