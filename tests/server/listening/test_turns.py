@@ -12,6 +12,7 @@ from postroom.server.listening.turns import (
     TURN_FRAMES,
     Turns,
 )
+from postroom.server.listening.turns import Worker as TurnsWorker
 
 
 class Loop:
@@ -58,24 +59,29 @@ class World:
         self.seen.append("end")
 
 
-class Worker:
+class Worker(TurnsWorker):
     def __init__(
         self, world: World, name: str, pieces: int, frames: int = 1, inbox_bytes: int = LITTLE_BYTES + 1
     ) -> None:
+        super().__init__()
         self.world, self.name, self.pieces, self.frames = world, name, pieces, frames
         self.inbox_bytes = inbox_bytes
-        self.messages_in, self.sends = 0, True
+        self.messages, self.sends = 0, True
         world.turns.wake(self)
 
     def work(self, limit_bytes: int) -> int:
         assert limit_bytes == PIECE_BYTES
         self.pieces -= 1
-        self.messages_in += self.sends
+        self.messages += self.sends
         self.world.seen.append(self.name)
         return self.frames
 
     def has_work(self) -> bool:
         return self.pieces > 0
+
+    @property
+    def messages_in(self) -> int:
+        return self.messages
 
 
 def test_pieces_rotate_and_the_commit_is_looked_at_after_each() -> None:

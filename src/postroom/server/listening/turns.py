@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from mypy_extensions import mypyc_attr
+
 from postroom.server.clock import monotonic_us
 from postroom.server.listening.busy_polling import BusyPolling
 
@@ -27,21 +29,26 @@ SHARED_FOR_US: Final = 20_000
 """After so long without any such go the flood has the blocks for itself again."""
 
 
-class Worker(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Worker:
     """A connection as the scheduler sees it."""
+
+    def __init__(self) -> None:
+        self.inbox_bytes = 0
+        """What has arrived and waits for its go."""
 
     def work(self, limit_bytes: int) -> int:
         """Take up to ``limit_bytes`` from the inbox; the number of events that came of them."""
+        raise NotImplementedError
 
-    def has_work(self) -> bool: ...
-
-    @property
-    def inbox_bytes(self) -> int:
-        """What has arrived and waits for its go."""
+    def has_work(self) -> bool:
+        """Whether there is anything in the inbox that may be taken."""
+        raise NotImplementedError
 
     @property
     def messages_in(self) -> int:
         """How many messages have come from it."""
+        raise NotImplementedError
 
 
 class TurnEnd(Protocol):
