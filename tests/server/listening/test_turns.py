@@ -6,6 +6,7 @@ from typing import cast
 
 from postroom.server.listening.turns import (
     LITTLE_BYTES,
+    MUCH_FOR_US,
     PIECE_BYTES,
     SHARED_BLOCK_BYTES,
     SHARED_FOR_US,
@@ -194,3 +195,36 @@ def test_the_last_drops_of_a_flood_are_no_reason_to_hold_it_back() -> None:
     world.turns.wake(flood)
     world.loop.run()
     assert world.seen == ["flood", "look", "end", "flood", "look", "end"]
+
+
+def _goes(world: World, worker: Worker, inbox_bytes: int) -> None:
+    """``worker`` has one go with so much in its inbox."""
+    worker.inbox_bytes, worker.pieces = inbox_bytes, 1
+    world.turns.wake(worker)
+    world.loop.run()
+
+
+def test_many_floods_at_once_share_no_block_with_one_another() -> None:
+    """Each often has only a few messages there when its go comes: that doesn't make it one that sends
+    little, for whom the others would wait."""
+    world = World()
+    floods = [Worker(world, "a", 1), Worker(world, "b", 1)]
+    world.loop.run()
+    world.now_us = MUCH_FOR_US - 1
+    _goes(world, floods[0], LITTLE_BYTES)
+    world.seen.clear()
+    world.syncing, world.waiting_bytes = True, SHARED_BLOCK_BYTES
+    _goes(world, floods[1], LITTLE_BYTES + 1)
+    assert world.seen == ["b", "look", "end"]
+
+
+def test_who_has_sent_much_sends_little_again_after_a_while() -> None:
+    world = World()
+    modest, flood = Worker(world, "modest", 1), Worker(world, "flood", 1)
+    world.loop.run()
+    world.now_us = MUCH_FOR_US
+    _goes(world, modest, LITTLE_BYTES)
+    world.seen.clear()
+    world.syncing, world.waiting_bytes = True, SHARED_BLOCK_BYTES
+    _goes(world, flood, LITTLE_BYTES + 1)
+    assert world.seen == ["end"]

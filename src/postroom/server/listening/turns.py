@@ -27,6 +27,9 @@ LITTLE_BYTES: Final = 4 << 10
 """Who has no more than this in its inbox when its go comes, and a message in it, sends little."""
 SHARED_FOR_US: Final = 20_000
 """After so long without any such go the flood has the blocks for itself again."""
+MUCH_FOR_US: Final = 20_000
+"""So long after it had more than that in its inbox nobody sends little: where many flood at once, each often
+has only a few messages there when its go comes."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -36,6 +39,8 @@ class Worker:
     def __init__(self) -> None:
         self.inbox_bytes = 0
         """What has arrived and waits for its go."""
+        self.much_until_us = 0
+        """Until then it counts as one that sends much."""
 
     def work(self, limit_bytes: int) -> int:
         """Take up to ``limit_bytes`` from the inbox; the number of events that came of them."""
@@ -151,9 +156,13 @@ class Turns:
 
     def _have_its_go(self, worker: Worker, now_us: int) -> int:
         """Take a piece of its inbox; the number of events. Outcomes of a receiver wait for no block."""
-        sends_little, before = worker.inbox_bytes <= LITTLE_BYTES, worker.messages_in
+        if worker.inbox_bytes > LITTLE_BYTES:
+            worker.much_until_us = now_us + MUCH_FOR_US
+        if now_us < worker.much_until_us:
+            return worker.work(PIECE_BYTES)
+        before = worker.messages_in
         events = worker.work(PIECE_BYTES)
-        if sends_little and worker.messages_in != before:
+        if worker.messages_in != before:
             self._modest = worker
             self._shared_until_us = now_us + SHARED_FOR_US
         return events
