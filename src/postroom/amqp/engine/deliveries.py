@@ -10,7 +10,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from postroom.amqp.engine.delivery import Delivery, present_ids
+from postroom.amqp.engine.delivery import Delivery, Received, present_ids
 from postroom.amqp.engine.link_state import LinkState
 from postroom.amqp.engine.serial_numbers import serial_diff
 from postroom.amqp.engine.shared_state import SessionState, SessionViolation, Wire
@@ -31,8 +31,8 @@ class Deliveries:
         self.session = session
         self.outgoing: dict[int, Delivery] = {}
         """Ours, by id."""
-        self.incoming: dict[int, LinkState] = {}
-        """The peer's, by id: the link that each came on."""
+        self.incoming: dict[int, Received] = {}
+        """The peer's, by id."""
         self._dropped: dict[int, None] = {}
         """Ours, by id, without an outcome: the link of each was closed or has failed."""
         self.capped = False
@@ -42,6 +42,8 @@ class Deliveries:
     def clear(self) -> None:
         """The session is over."""
         self.outgoing.clear()
+        for received in self.incoming.values():
+            received.link.unsettled_tags.clear()
         self.incoming.clear()
         self._dropped.clear()
 
@@ -54,7 +56,7 @@ class Deliveries:
         self._expected_id = (id + 1) & 0xFFFF_FFFF
         return True
 
-    def track_received(self, link: LinkState, id: i64) -> None:
+    def track_received(self, link: LinkState, id: i64, tag: bytes) -> None:
         """An unsettled delivery has begun to arrive."""
         if len(self.incoming) >= self.wire.options.max_incoming_unsettled:
             raise SessionViolation(
@@ -62,19 +64,18 @@ class Deliveries:
                 RESOURCE_LIMIT_EXCEEDED,
                 f"more than {self.wire.options.max_incoming_unsettled} unsettled deliveries on one session",
             )
-        self.incoming[id] = link
+        received = Received(id, link, tag)
+        self.incoming[id] = link.unsettled_tags[tag] = received
         link.unsettled_count += 1
-
-    def is_unsettled(self, link: LinkState, id: i64) -> bool:
-        """Whether a delivery of that id came on the link and is unsettled."""
-        return self.incoming.get(id) is link
 
     def untrack_received(self, id: i64) -> bool:
         """A delivery that came is settled; whether it was unsettled until now."""
-        link = self.incoming.get(id)
-        if link is None:
+        received = self.incoming.pop(id, None)
+        if received is None:
             return False
-        del self.incoming[id]
+        link = received.link
+        if link.unsettled_tags.get(received.tag) is received:  # else it was resumed since
+            del link.unsettled_tags[received.tag]
         link.unsettled_count -= 1
         if link.unsettled_count == 0 and link.local_state == CLOSED:
             self._last_settled(link)
@@ -136,7 +137,7 @@ class Deliveries:
         came_on: LinkState | None = None
         ids: list[int] = []
         for id in present_ids(self.incoming, disposition.first, disposition.last):
-            link = self.incoming[id]
+            link = self.incoming[id].link
             if link is not came_on:
                 came_on, ids = link, []
                 self.session.report_sender_state(link, ids, disposition.state, disposition.settled)
@@ -204,8 +205,9 @@ class Deliveries:
                 if delivery.state is None:
                     self._note_dropped(delivery.id)
         else:
-            for id in [id for id, owner in self.incoming.items() if owner is link]:
+            for id in [id for id, received in self.incoming.items() if received.link is link]:
                 del self.incoming[id]
+            link.unsettled_tags.clear()
         link.unsettled_count = 0
         self._last_settled(link)
 
