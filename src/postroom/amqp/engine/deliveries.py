@@ -108,23 +108,38 @@ class Deliveries:
             self._on_sender_disposition(disposition)
 
     def _on_receiver_disposition(self, disposition: Disposition) -> None:
-        ids = present_ids(self.outgoing, disposition.first, disposition.last)
-        if not ids:
+        deliveries: list[Delivery] | None = None
+        id = disposition.first
+        count: i64 = ((disposition.last - id) & 0xFFFF_FFFF) + 1
+        if count > len(self.outgoing):
+            for present in present_ids(self.outgoing, id, disposition.last):
+                deliveries = self._have_outcome(self.outgoing[present], deliveries, disposition)
+            count = 0
+        while count > 0:
+            delivery = self.outgoing.get(id)
+            if delivery is not None:
+                deliveries = self._have_outcome(delivery, deliveries, disposition)
+            id = (id + 1) & 0xFFFF_FFFF
+            count -= 1
+        if deliveries is None:
             return
-        deliveries = self.session.report_outcome(
-            self.outgoing[ids[0]], disposition.state, disposition.settled
-        )
-        for id in ids:
-            delivery = self.outgoing[id]
-            delivery.state = disposition.state
-            deliveries.append(delivery)
-            if disposition.settled:
-                self.settle_outgoing(delivery)
-                if delivery.link.capped:
-                    delivery.link.report_room()
         if self.capped and len(self.outgoing) * 2 <= self.wire.options.max_outgoing_unsettled:
             self.capped = False
             self.session.report_room()
+
+    def _have_outcome(
+        self, delivery: Delivery, deliveries: list[Delivery] | None, disposition: Disposition
+    ) -> list[Delivery]:
+        """Of one of ours; it is added to ``deliveries``, those of the event that tells of it."""
+        if deliveries is None:
+            deliveries = self.session.report_outcome(delivery, disposition.state, disposition.settled)
+        delivery.state = disposition.state
+        deliveries.append(delivery)
+        if disposition.settled:
+            self.settle_outgoing(delivery)
+            if delivery.link.capped:
+                delivery.link.report_room()
+        return deliveries
 
     def _on_late_outcome(self, state: DeliveryState, first: i64, last: i64) -> None:
         late = present_ids(self._dropped, first, last)
