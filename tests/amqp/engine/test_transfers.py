@@ -29,6 +29,7 @@ from postroom.amqp.frames.outcomes import (
     Released,
     TransactionalState,
 )
+from postroom.amqp.frames.performatives import End
 from postroom.amqp.frames.transfers import SENDER, Disposition, Flow, Transfer
 from tests.amqp.engine.engine_pair import (
     BEGIN,
@@ -185,6 +186,39 @@ def test_a_tag_serves_again_once_its_delivery_is_settled() -> None:
         link.settle(id + 4, id + 4, ACCEPTED)
         id += 5
     assert link.unsettled_count == 0
+
+
+def test_tags_are_kept_of_unsettled_deliveries_only() -> None:
+    """Settled in whatever order, and by the end of their session."""
+    peer = RawPeer(server_options())
+    peer.send(HEADER + OPEN + BEGIN, attach_sender())
+    (link,) = peer.server.sessions()[0].links()
+    assert isinstance(link, ReceiverLink)
+    link.flow(100)
+    peer.send(*(transfer(id, b"%d" % id) for id in range(100)))
+    for id in range(99, 4, -1):
+        link.settle(id, id, ACCEPTED)
+    assert {tag: received.id for tag, received in link.unsettled_tags.items()} == {
+        b"%d" % id: id for id in range(5)
+    }
+    peer.send(frame(End()))
+    assert link.unsettled_tags == {}
+
+
+def test_a_tag_that_was_resumed_is_taken_until_it_is_settled_again() -> None:
+    """That the delivery of before is settled doesn't free the tag that it shares."""
+    peer = RawPeer(server_options())
+    peer.send(HEADER + OPEN + BEGIN, attach_sender(unsettled={b"t": None}))
+    (link,) = peer.server.sessions()[0].links()
+    assert isinstance(link, ReceiverLink)
+    assert link.attach is not None
+    link.attach.unsettled = {b"t": None}
+    link.flow(10)
+    peer.send(transfer(0, b"t", resume=True), transfer(1, b"t", resume=True))
+    link.settle(0, 0, ACCEPTED)
+    (detached,) = of(peer.send(transfer(2, b"t")), LinkDetached)
+    assert detached.error is not None
+    assert "delivery-tag of unsettled delivery 1" in (detached.error.description or "")
 
 
 def test_an_aborted_message_is_void_and_settled() -> None:

@@ -140,6 +140,19 @@ def test_consumers_get_everything_in_order_whatever_is_in_memory(live_head: int,
     assert (core.memory.cached_bytes, core.memory.volatile_bytes, core.memory.live_entries) == (0, 0, 0)
 
 
+def test_bodies_are_read_so_many_at_a_time_that_a_block_has_some_for_each_of_many_consumers() -> None:
+    world = World(ManagerOptions(body_cache_bytes=0))
+    queue = world.queue()
+    for number in range(600):
+        world.put(queue, b"%d" % number)
+    world.turn()
+    consumers = [world.consumer(queue, credit=15) for _ in range(40)]
+    bodies = [body for _ in range(4) for body in world.turn()]
+    assert bodies == [b"%d" % number for number in range(600)]
+    assert {len(consumer.held) for consumer in consumers} == {15}
+    assert world.fetches == 2
+
+
 def test_bodies_are_fetched_only_when_their_block_is_durable() -> None:
     world = World(ManagerOptions(live_head=0, body_cache_bytes=0))
     queue = world.queue()

@@ -1,5 +1,7 @@
 """Peers that break the rules: each gets the right close, and nobody else notices."""
 
+import socket
+
 import pytest
 from proton import Message
 from proton.utils import BlockingConnection
@@ -203,6 +205,16 @@ def test_a_message_that_is_none_is_rejected(broker: BrokerThread) -> None:
         assert isinstance(event.state, Rejected) and event.state.error is not None
         assert event.state.error.condition == "amqp:decode-error"
     peer.cut()
+
+
+def test_a_peer_that_sends_no_more_is_left() -> None:
+    """It has closed its half of the socket without a word: nothing more can come, not even its close."""
+    with BrokerThread() as broker:
+        peer = RawPeer(broker.port).send(OPENING)
+        peer.wait_for(Open)
+        peer.socket.shutdown(socket.SHUT_WR)
+        peer.read_to_the_end()
+        broker.wait_until(lambda b: not b.connections)
 
 
 def test_nobody_else_notices(broker: BrokerThread, connection: BlockingConnection, queue: str) -> None:

@@ -7,6 +7,7 @@ from typing import cast
 from postroom.server.listening.turns import (
     LARGE_PIECE_BYTES,
     LITTLE_BYTES,
+    MUCH_FOR_US,
     PIECE_BYTES,
     PIECE_EVENTS,
     SHARED_BLOCK_BYTES,
@@ -14,6 +15,7 @@ from postroom.server.listening.turns import (
     TURN_FRAMES,
     Turns,
 )
+from postroom.server.listening.turns import Worker as TurnsWorker
 
 
 class Loop:
@@ -60,13 +62,14 @@ class World:
         self.seen.append("end")
 
 
-class Worker:
+class Worker(TurnsWorker):
     def __init__(
         self, world: World, name: str, pieces: int, frames: int = 1, inbox_bytes: int = LITTLE_BYTES + 1
     ) -> None:
+        super().__init__()
         self.world, self.name, self.pieces, self.frames = world, name, pieces, frames
-        self.inbox_bytes, self.piece_bytes = inbox_bytes, PIECE_BYTES
-        self.messages_in, self.sends = 0, True
+        self.inbox_bytes = inbox_bytes
+        self.messages, self.sends = 0, True
         self.limits: list[int] = []
         """Of its goes."""
         self.takes_all = False
@@ -77,12 +80,16 @@ class Worker:
         if self.takes_all:
             self.inbox_bytes = 0
         self.pieces -= 1
-        self.messages_in += self.sends
+        self.messages += self.sends
         self.world.seen.append(self.name)
         return self.frames
 
     def has_work(self) -> bool:
         return self.pieces > 0
+
+    @property
+    def messages_in(self) -> int:
+        return self.messages
 
 
 def test_pieces_rotate_and_the_commit_is_looked_at_after_each() -> None:
@@ -197,10 +204,9 @@ def test_the_last_drops_of_a_flood_are_no_reason_to_hold_it_back() -> None:
     assert world.seen == ["flood", "look", "end", "flood", "look", "end"]
 
 
-def _go(world: World, worker: Worker, waiting_bytes: int, events: int) -> None:
-    """A go that takes all that waits and makes so many events."""
-    worker.inbox_bytes, worker.frames, worker.pieces = waiting_bytes, events, 1
-    worker.takes_all = True
+def _goes(world: World, worker: Worker, inbox_bytes: int, events: int = 1) -> None:
+    """``worker`` has one go with so much in its inbox."""
+    worker.inbox_bytes, worker.frames, worker.pieces = inbox_bytes, events, 1
     world.turns.wake(worker)
     world.loop.run()
 
@@ -209,6 +215,7 @@ def test_larger_messages_come_in_larger_pieces_up_to_a_bound() -> None:
     world = World()
     worker = Worker(world, "large", 1)
     world.loop.run()
+    worker.takes_all = True
     for waiting_bytes, events in (
         (PIECE_BYTES, PIECE_EVENTS),  # of 2 KiB each
         (PIECE_BYTES, 2),
@@ -217,21 +224,48 @@ def test_larger_messages_come_in_larger_pieces_up_to_a_bound() -> None:
         (PIECE_BYTES, 500),
         (PIECE_BYTES, 1),
     ):
-        _go(world, worker, waiting_bytes, events)
+        _goes(world, worker, waiting_bytes, events)
     usual, large = PIECE_BYTES, PIECE_EVENTS * PIECE_BYTES
     assert worker.limits == [usual, usual, usual, large // 2, large // 2, large, usual]
     assert large == LARGE_PIECE_BYTES == worker.piece_bytes
-    _go(world, worker, LARGE_PIECE_BYTES, 1)
+    _goes(world, worker, LARGE_PIECE_BYTES, 1)
     assert worker.piece_bytes == LARGE_PIECE_BYTES
 
 
 def test_pieces_stay_small_beside_those_who_send_little() -> None:
     world = World()
     flood, _ = _shared(world)
+    flood.takes_all = True
     world.syncing, world.waiting_bytes = False, 0
-    _go(world, flood, PIECE_BYTES, 1)
-    _go(world, flood, PIECE_BYTES, 1)
+    _goes(world, flood, PIECE_BYTES, 1)
+    _goes(world, flood, PIECE_BYTES, 1)
     assert flood.limits[-1] == PIECE_BYTES
     world.now_us = SHARED_FOR_US
-    _go(world, flood, PIECE_BYTES, 1)
+    _goes(world, flood, PIECE_BYTES, 1)
     assert flood.limits[-1] == LARGE_PIECE_BYTES
+
+
+def test_many_floods_at_once_share_no_block_with_one_another() -> None:
+    """Each often has only a few messages there when its go comes: that doesn't make it one that sends
+    little, for whom the others would wait."""
+    world = World()
+    floods = [Worker(world, "a", 1), Worker(world, "b", 1)]
+    world.loop.run()
+    world.now_us = MUCH_FOR_US - 1
+    _goes(world, floods[0], LITTLE_BYTES)
+    world.seen.clear()
+    world.syncing, world.waiting_bytes = True, SHARED_BLOCK_BYTES
+    _goes(world, floods[1], LITTLE_BYTES + 1)
+    assert world.seen == ["b", "look", "end"]
+
+
+def test_who_has_sent_much_sends_little_again_after_a_while() -> None:
+    world = World()
+    modest, flood = Worker(world, "modest", 1), Worker(world, "flood", 1)
+    world.loop.run()
+    world.now_us = MUCH_FOR_US
+    _goes(world, modest, LITTLE_BYTES)
+    world.seen.clear()
+    world.syncing, world.waiting_bytes = True, SHARED_BLOCK_BYTES
+    _goes(world, flood, LITTLE_BYTES + 1)
+    assert world.seen == ["end"]

@@ -7,7 +7,7 @@ A method without a default is for a mandatory field; ``…_or`` takes the specif
 
 from typing import final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from postroom.amqp.encoding import constructors as c
 from postroom.amqp.encoding.descriptors import CODE_OF_SYMBOL
@@ -41,6 +41,7 @@ def _long_descriptor(r: Reader, code: i64) -> i64:
     raise r.fail("an unknown descriptor")
 
 
+@mypyc_attr(free_list_len=1)
 @final
 class Fields:
     """Reads the fields of one composite in their order; made right after its descriptor."""

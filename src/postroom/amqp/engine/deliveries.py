@@ -10,7 +10,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from postroom.amqp.engine.delivery import Delivery, present_ids
+from postroom.amqp.engine.delivery import Delivery, Received, present_ids
 from postroom.amqp.engine.link_state import LinkState
 from postroom.amqp.engine.serial_numbers import serial_diff
 from postroom.amqp.engine.shared_state import SessionState, SessionViolation, Wire
@@ -31,8 +31,8 @@ class Deliveries:
         self.session = session
         self.outgoing: dict[int, Delivery] = {}
         """Ours, by id."""
-        self.incoming: dict[int, LinkState] = {}
-        """The peer's, by id: the link that each came on."""
+        self.incoming: dict[int, Received] = {}
+        """The peer's, by id."""
         self._dropped: dict[int, None] = {}
         """Ours, by id, without an outcome: the link of each was closed or has failed."""
         self.capped = False
@@ -42,6 +42,8 @@ class Deliveries:
     def clear(self) -> None:
         """The session is over."""
         self.outgoing.clear()
+        for received in self.incoming.values():
+            received.link.unsettled_tags.clear()
         self.incoming.clear()
         self._dropped.clear()
 
@@ -54,7 +56,7 @@ class Deliveries:
         self._expected_id = (id + 1) & 0xFFFF_FFFF
         return True
 
-    def track_received(self, link: LinkState, id: i64) -> None:
+    def track_received(self, link: LinkState, id: i64, tag: bytes) -> None:
         """An unsettled delivery has begun to arrive."""
         if len(self.incoming) >= self.wire.options.max_incoming_unsettled:
             raise SessionViolation(
@@ -62,19 +64,18 @@ class Deliveries:
                 RESOURCE_LIMIT_EXCEEDED,
                 f"more than {self.wire.options.max_incoming_unsettled} unsettled deliveries on one session",
             )
-        self.incoming[id] = link
+        received = Received(id, link, tag)
+        self.incoming[id] = link.unsettled_tags[tag] = received
         link.unsettled_count += 1
-
-    def is_unsettled(self, link: LinkState, id: i64) -> bool:
-        """Whether a delivery of that id came on the link and is unsettled."""
-        return self.incoming.get(id) is link
 
     def untrack_received(self, id: i64) -> bool:
         """A delivery that came is settled; whether it was unsettled until now."""
-        link = self.incoming.get(id)
-        if link is None:
+        received = self.incoming.pop(id, None)
+        if received is None:
             return False
-        del self.incoming[id]
+        link = received.link
+        if link.unsettled_tags.get(received.tag) is received:  # else it was resumed since
+            del link.unsettled_tags[received.tag]
         link.unsettled_count -= 1
         if link.unsettled_count == 0 and link.local_state == CLOSED:
             self._last_settled(link)
@@ -107,23 +108,38 @@ class Deliveries:
             self._on_sender_disposition(disposition)
 
     def _on_receiver_disposition(self, disposition: Disposition) -> None:
-        ids = present_ids(self.outgoing, disposition.first, disposition.last)
-        if not ids:
+        deliveries: list[Delivery] | None = None
+        id = disposition.first
+        count: i64 = ((disposition.last - id) & 0xFFFF_FFFF) + 1
+        if count > len(self.outgoing):
+            for present in present_ids(self.outgoing, id, disposition.last):
+                deliveries = self._have_outcome(self.outgoing[present], deliveries, disposition)
+            count = 0
+        while count > 0:
+            delivery = self.outgoing.get(id)
+            if delivery is not None:
+                deliveries = self._have_outcome(delivery, deliveries, disposition)
+            id = (id + 1) & 0xFFFF_FFFF
+            count -= 1
+        if deliveries is None:
             return
-        deliveries = self.session.report_outcome(
-            self.outgoing[ids[0]], disposition.state, disposition.settled
-        )
-        for id in ids:
-            delivery = self.outgoing[id]
-            delivery.state = disposition.state
-            deliveries.append(delivery)
-            if disposition.settled:
-                self.settle_outgoing(delivery)
-                if delivery.link.capped:
-                    delivery.link.report_room()
         if self.capped and len(self.outgoing) * 2 <= self.wire.options.max_outgoing_unsettled:
             self.capped = False
             self.session.report_room()
+
+    def _have_outcome(
+        self, delivery: Delivery, deliveries: list[Delivery] | None, disposition: Disposition
+    ) -> list[Delivery]:
+        """Of one of ours; it is added to ``deliveries``, those of the event that tells of it."""
+        if deliveries is None:
+            deliveries = self.session.report_outcome(delivery, disposition.state, disposition.settled)
+        delivery.state = disposition.state
+        deliveries.append(delivery)
+        if disposition.settled:
+            self.settle_outgoing(delivery)
+            if delivery.link.capped:
+                delivery.link.report_room()
+        return deliveries
 
     def _on_late_outcome(self, state: DeliveryState, first: i64, last: i64) -> None:
         late = present_ids(self._dropped, first, last)
@@ -136,7 +152,7 @@ class Deliveries:
         came_on: LinkState | None = None
         ids: list[int] = []
         for id in present_ids(self.incoming, disposition.first, disposition.last):
-            link = self.incoming[id]
+            link = self.incoming[id].link
             if link is not came_on:
                 came_on, ids = link, []
                 self.session.report_sender_state(link, ids, disposition.state, disposition.settled)
@@ -204,8 +220,9 @@ class Deliveries:
                 if delivery.state is None:
                     self._note_dropped(delivery.id)
         else:
-            for id in [id for id, owner in self.incoming.items() if owner is link]:
+            for id in [id for id, received in self.incoming.items() if received.link is link]:
                 del self.incoming[id]
+            link.unsettled_tags.clear()
         link.unsettled_count = 0
         self._last_settled(link)
 

@@ -32,6 +32,18 @@ class Delivery:
 
 
 @final
+class Received:
+    """A message of the peer that is not settled, and the link that it came on."""
+
+    __slots__ = ("id", "link", "tag")
+
+    def __init__(self, id: i64, link: LinkState, tag: bytes) -> None:
+        self.id = id
+        self.link = link
+        self.tag = tag
+
+
+@final
 class Piece:
     """Payload of a delivery that waits for the session's window, or doesn't fit into one frame."""
 
@@ -58,7 +70,7 @@ class Piece:
 
 
 def present_ids(
-    known: dict[int, Delivery] | dict[int, LinkState] | dict[int, None], first: i64, last: i64
+    known: dict[int, Delivery] | dict[int, Received] | dict[int, None], first: i64, last: i64
 ) -> list[int]:
     """The ids of the range ``first`` .. ``last`` (serials, both included) that are in ``known``, oldest
     first.
@@ -72,7 +84,7 @@ def present_ids(
 
 
 def _present_in_range(
-    known: dict[int, Delivery] | dict[int, LinkState] | dict[int, None], first: i64, count: i64
+    known: dict[int, Delivery] | dict[int, Received] | dict[int, None], first: i64, count: i64
 ) -> list[int]:
     found: list[int] = []
     id: i64 = first

@@ -4,7 +4,7 @@ credit, its unsettled deliveries.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
@@ -14,6 +14,9 @@ from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.amqp.frames.performatives import Attach
 from postroom.amqp.frames.termini import Coordinator, Source, Target
 from postroom.amqp.frames.transfers import Flow
+
+if TYPE_CHECKING:
+    from postroom.amqp.engine.delivery import Received
 
 NO_HANDLE: Final = -1
 
@@ -52,6 +55,8 @@ class LinkState:
         """The transaction in which the receiver wants to acquire what comes (part 4, section 4.4.3), as its
         last flow says; a sender's application clears it when that is discharged."""
         self.unsettled_count: i64 = 0
+        self.unsettled_tags: Final[dict[bytes, Received]] = {}
+        """Receiver: the deliveries that these are, by tag."""
         self.incomplete = False
         """An unsettled map was too large for its attach: only resumed deliveries may pass (section 2.7.3)."""
         self.max_message_size_bytes: i64 = 0

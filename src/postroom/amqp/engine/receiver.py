@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
 from mypy_extensions import i64
 
@@ -22,10 +22,6 @@ from postroom.amqp.frames.frames import MAX_FAST_TAG_BYTES
 from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.amqp.frames.transfers import RCV_FIRST, RECEIVER, SND_MIXED, SND_SETTLED, Flow, Transfer
 
-_SPARE_TAGS: Final = 64
-"""So many tags of settled deliveries may be kept, beside three for each that isn't: to find those that can
-go, all are gone through."""
-
 
 @final
 class ReceiverLink(Link):
@@ -40,8 +36,6 @@ class ReceiverLink(Link):
         self._id: i64 = 0
         self._tag = b""
         self._format: i64 = 0
-        self._ids: dict[bytes, int] = {}
-        """Of deliveries by tag: all that are unsettled, and some that aren't any more."""
         self._settled = False
         self._resumed = False
         self._mode: i64 = 0
@@ -186,20 +180,15 @@ class ReceiverLink(Link):
     def _track(self) -> None:
         """An unsettled delivery has begun. Its tag must be no other unsettled one's of this link (part 2,
         section 2.6.12); one that is resumed has been here before."""
-        deliveries, ids = self.session.deliveries, self._ids
-        known = ids.get(self._tag)
-        if known is not None and not self._resumed and deliveries.is_unsettled(self, known):
+        known = self.unsettled_tags.get(self._tag)
+        if known is not None and not self._resumed:
             raise LinkViolation(
                 self,
                 NOT_ALLOWED,
                 f"delivery {self._id} on link {self.name!r} has the delivery-tag of unsettled delivery"
-                f" {known}",
+                f" {known.id}",
             )
-        if len(ids) > _SPARE_TAGS + 4 * self.unsettled_count:
-            incoming = deliveries.incoming
-            ids = self._ids = {tag: id for tag, id in ids.items() if id in incoming}
-        ids[self._tag] = self._id
-        deliveries.track_received(self, self._id)
+        self.session.deliveries.track_received(self, self._id, self._tag)
 
     def _set_mode(self, mode: i64) -> None:
         """A transfer may ask for less than the link's receiver-settle-mode, not for more (part 2, section

@@ -5,7 +5,7 @@
 from typing import Final, final
 
 from librt.strings import BytesWriter, read_i32_be
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from postroom.amqp.encoding import constructors as c
 from postroom.amqp.encoding import descriptors as d
@@ -83,6 +83,7 @@ class Flow(Performative):
         f.finish(w, d.FLOW)
 
 
+@mypyc_attr(free_list_len=1)
 @final
 class Transfer(Performative):
     """Carries a message or part of one (section 2.7.5); the payload follows it in the frame."""
@@ -130,6 +131,7 @@ class Transfer(Performative):
         f.finish(w, d.TRANSFER)
 
 
+@mypyc_attr(free_list_len=1)
 @final
 class Disposition(Performative):
     """Says what became of deliveries ``first`` to ``last`` (section 2.7.6); absent, ``last`` is ``first``."""

@@ -322,7 +322,7 @@ class ManagerOptions:
     live_head: int = 8192
     """Entries at the head of a queue and priority that are objects; the rest is packed."""
     min_live_head: int = 64
-    fetch_entries: int = 256
+    fetch_entries: int = 512
     """Bodies read ahead in one batch."""
     fetch_bytes: int = 4 << 20
     max_deliveries_per_turn: int = 1024

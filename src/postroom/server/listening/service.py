@@ -27,7 +27,7 @@ from postroom.server.kernel.broker_state import LedgerFace
 from postroom.server.kernel.connection_state import ConnectionState
 from postroom.server.listening.listeners import Listener, address_of, cannot_listen
 from postroom.server.listening.off_loop import OffLoop, ReadLedger
-from postroom.server.listening.socket_connection import SocketConnection
+from postroom.server.listening.socket_connection import SocketConnection, as_protocol
 from postroom.server.listening.turns import Turns
 from postroom.server.logs import LOGGER_NAME, log
 
@@ -226,7 +226,7 @@ class Service:
             self._servers.append((listener, server))
 
     async def _server(
-        self, listener: Listener, bound: socket.socket, accepted: Callable[[], SocketConnection]
+        self, listener: Listener, bound: socket.socket, accepted: Callable[[], asyncio.Protocol]
     ) -> "asyncio.Server | TlsServer":
         if listener.tls is None:
             return await self._loop.create_server(accepted, sock=bound, backlog=LISTEN_BACKLOG)
@@ -240,16 +240,16 @@ class Service:
         """A handshake was: have that recorded."""
         self.command(functools.partial(self._broker.access.acts.refused, act))
 
-    def _maker(self, config: ListenConfig) -> Callable[[], SocketConnection]:
+    def _maker(self, config: ListenConfig) -> Callable[[], asyncio.Protocol]:
         """What makes the connections that are accepted there."""
         if config.websocket is None:
-            return lambda: SocketConnection(self, self._loop, config)
+            return lambda: as_protocol(SocketConnection(self, self._loop, config))
         # Imported here: who takes none starts sooner.
         from postroom.server.listening.websocket_connection import WebSocketConnection
         from postroom.server.listening.websocket_request import Door
 
         door = Door(config.websocket, is_loopback(config.host))
-        return lambda: WebSocketConnection(self, self._loop, config, door)
+        return lambda: as_protocol(WebSocketConnection(self, self._loop, config, door))
 
     # Connections.
 
@@ -278,7 +278,7 @@ class Service:
 
     async def _open_outward(self, outward: Outward, tls: ssl.SSLContext | None) -> object:
         return await self._loop.create_connection(
-            lambda: SocketConnection(self, self._loop, None, outward),
+            lambda: as_protocol(SocketConnection(self, self._loop, None, outward)),
             outward.host,
             outward.port,
             ssl=tls,

@@ -7,13 +7,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from mypy_extensions import mypyc_attr
+
 from postroom.amqp.engine.options import NEVER_US
 from postroom.server.access.sign_in_policy import ClientCertificate
 from postroom.server.clock import Clock, monotonic_us
 from postroom.server.configuration.config import LimitsConfig
 from postroom.server.configuration.listening import ListenConfig
 from postroom.server.connection.binding import ConnectionBinding
-from postroom.server.listening.turns import PIECE_BYTES, Turns
+from postroom.server.listening.turns import Turns, Worker
 
 if TYPE_CHECKING:
     from postroom.server.channels.outbound_connection import Outward
@@ -48,8 +50,10 @@ class Owner(Protocol):
         """The socket of ``binding`` is gone."""
 
 
-class SocketConnection(asyncio.Protocol):
-    """Between one transport and one `ConnectionBinding`."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SocketConnection(Worker):
+    """Between one transport and one `ConnectionBinding`. It has all of `asyncio.Protocol` (`as_protocol`); as
+    its subclass it couldn't be compiled."""
 
     def __init__(
         self,
@@ -58,6 +62,7 @@ class SocketConnection(asyncio.Protocol):
         listen: ListenConfig | None,
         outward: "Outward | None" = None,
     ) -> None:
+        super().__init__()
         self.listen = listen
         """Where it was accepted; None: the broker has opened it."""
         self.outward = outward
@@ -67,14 +72,14 @@ class SocketConnection(asyncio.Protocol):
         self.end_point = b""
         """What SCRAM-…-PLUS is bound to; empty: nothing."""
         self.remote = "?"
-        self._owner = owner
-        self._now_us = owner.clock.now_us
+        self._owner: Final = owner
+        self._turns: Final = owner.turns
+        self._most_inbox_bytes: Final = owner.limits.inbox_bytes
+        self._now_us: Final = owner.clock.now_us
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._binding: ConnectionBinding | None = None
-        self._inbox: deque[bytes] = deque()
-        self.inbox_bytes = 0
-        self.piece_bytes = PIECE_BYTES
+        self._inbox: Final[deque[bytes]] = deque()
         self._offset = 0
         self._paused = False
         self._held = False
@@ -108,11 +113,14 @@ class SocketConnection(asyncio.Protocol):
         had_work = self.has_work()
         self._inbox.append(data)
         self.inbox_bytes += len(data)
-        if self.inbox_bytes >= self._owner.limits.inbox_bytes and self._transport is not None:
+        if self.inbox_bytes >= self._most_inbox_bytes and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
         if not had_work and not self._held:
-            self._owner.turns.wake(self)
+            self._turns.wake(self)
+
+    def eof_received(self) -> None:
+        """The peer sends no more: the transport closes."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -122,17 +130,17 @@ class SocketConnection(asyncio.Protocol):
         if self._binding is not None:
             self._binding.lost(self._now_us())
             self._owner.forget(self._binding)
-            self._owner.turns.schedule()
+            self._turns.schedule()
 
     def pause_writing(self) -> None:
         if self._binding is not None:
             self._binding.set_writable(False, self._now_us())
-            self._owner.turns.schedule()
+            self._turns.schedule()
 
     def resume_writing(self) -> None:
         if self._binding is not None:
             self._binding.set_writable(True, self._now_us())
-            self._owner.turns.schedule()
+            self._turns.schedule()
 
     # From the turns.
 
@@ -177,7 +185,7 @@ class SocketConnection(asyncio.Protocol):
         self._binding.keep_alive(monotonic_us())
         self._resume_reading()
         if self.has_work():
-            self._owner.turns.wake(self)
+            self._turns.wake(self)
 
     def flush(self) -> None:
         """Send what the binding has to say, in one write; close the socket when it has said the last."""
@@ -220,7 +228,7 @@ class SocketConnection(asyncio.Protocol):
             if self._held:
                 self._binding.keep_alive(monotonic_us())
             self._binding.on_time(monotonic_us(), self._now_us())
-            self._owner.turns.schedule()
+            self._turns.schedule()
             self.arm_timer()
 
     # What lies between the socket and AMQP's own bytes: here nothing.
@@ -258,8 +266,13 @@ class SocketConnection(asyncio.Protocol):
 
     def _resume_reading(self) -> None:
         """Unless much waits in the inbox."""
-        if self.inbox_bytes * 2 >= self._owner.limits.inbox_bytes:
+        if self.inbox_bytes * 2 >= self._most_inbox_bytes:
             return
         self._paused = False
         if self._transport is not None:
             self._transport.resume_reading()
+
+
+def as_protocol(connection: SocketConnection) -> asyncio.Protocol:
+    """The same, for an event loop, which calls the methods and doesn't care for the class."""
+    return cast(asyncio.Protocol, connection)

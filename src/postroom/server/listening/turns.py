@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from mypy_extensions import mypyc_attr
+
 from postroom.server.clock import monotonic_us
 from postroom.server.listening.busy_polling import BusyPolling
 
@@ -28,26 +30,35 @@ LITTLE_BYTES: Final = 4 << 10
 """Who has no more than this in its inbox when its go comes, and a message in it, sends little."""
 SHARED_FOR_US: Final = 20_000
 """After so long without any such go the flood has the blocks for itself again."""
+MUCH_FOR_US: Final = 20_000
+"""So long after it had more than that in its inbox nobody sends little: where many flood at once, each often
+has only a few messages there when its go comes."""
 
 
-class Worker(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Worker:
     """A connection as the scheduler sees it."""
 
-    piece_bytes: int
-    """What it may take in at its next go, while it shares blocks with nobody who sends little."""
+    def __init__(self) -> None:
+        self.inbox_bytes = 0
+        """What has arrived and waits for its go."""
+        self.much_until_us = 0
+        """Until then it counts as one that sends much."""
+        self.piece_bytes = PIECE_BYTES
+        """What it may take in at its next go, while it shares blocks with nobody who sends little."""
 
     def work(self, limit_bytes: int) -> int:
         """Take up to ``limit_bytes`` from the inbox; the number of events that came of them."""
+        raise NotImplementedError
 
-    def has_work(self) -> bool: ...
-
-    @property
-    def inbox_bytes(self) -> int:
-        """What has arrived and waits for its go."""
+    def has_work(self) -> bool:
+        """Whether there is anything in the inbox that may be taken."""
+        raise NotImplementedError
 
     @property
     def messages_in(self) -> int:
         """How many messages have come from it."""
+        raise NotImplementedError
 
 
 class TurnEnd(Protocol):
@@ -151,12 +162,13 @@ class Turns:
     def _have_its_go(self, worker: Worker, now_us: int) -> int:
         """Take a piece of its inbox; the number of events. Outcomes of a receiver wait for no block."""
         waiting_bytes, before = worker.inbox_bytes, worker.messages_in
-        sends_little = waiting_bytes <= LITTLE_BYTES
+        if waiting_bytes > LITTLE_BYTES:
+            worker.much_until_us = now_us + MUCH_FOR_US
         events = worker.work(worker.piece_bytes if now_us >= self._shared_until_us else PIECE_BYTES)
         if events:
             mean_bytes = max(0, waiting_bytes - worker.inbox_bytes) // events
             worker.piece_bytes = min(max(PIECE_BYTES, PIECE_EVENTS * mean_bytes), LARGE_PIECE_BYTES)
-        if sends_little and worker.messages_in != before:
+        if now_us >= worker.much_until_us and worker.messages_in != before:
             self._modest = worker
             self._shared_until_us = now_us + SHARED_FOR_US
         return events
