@@ -105,7 +105,7 @@ class MessageFields(Fields):
         """All application properties, as they were sent."""
         found = self._application
         if found is None:
-            found = self._map_at(self._find(d.APPLICATION_PROPERTIES))
+            found = self._texts_at(self._find(d.APPLICATION_PROPERTIES))
             self._application = found
         return found
 
@@ -227,6 +227,16 @@ class MessageFields(Fields):
             return Reader(self._sections, at, len(self._sections)).value()
         except DecodeError:
             return None
+
+    def _texts_at(self, at: i64) -> dict[str, object]:
+        """As `_map_at`, at once for a map of which all keys are strings."""
+        found: dict[str, object] | None = {}
+        if at >= 0:
+            try:
+                found = Reader(self._sections, at, len(self._sections)).text_map()
+            except DecodeError:
+                found = {}
+        return found if found is not None else self._map_at(at)
 
     def _map_at(self, at: i64) -> dict[str, object]:
         found: dict[str, object] = {}
