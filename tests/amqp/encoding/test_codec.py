@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from postroom.amqp.encoding import constructors as c
 from postroom.amqp.encoding.codec import decode, decode_all, encode
+from postroom.amqp.encoding.reader import Reader
 from postroom.amqp.encoding.types import (
     AmqpType,
     Array,
@@ -364,3 +365,38 @@ def test_values_without_an_encoding_are_refused(value: object, text: str) -> Non
 def test_decode_all_wants_nothing_after_the_value() -> None:
     with pytest.raises(DecodeError, match="1 bytes left over after the value at byte 1"):
         decode_all(b"\x40\x40")
+
+
+def text_map_of(encoded: bytes) -> dict[str, object] | None:
+    """What `Reader.text_map` gives; {} for what is wrong."""
+    try:
+        return Reader(encoded, 0, len(encoded)).text_map()
+    except DecodeError:
+        return {}
+
+
+@given(st.dictionaries(st.text(max_size=5), values, max_size=5))
+def test_a_map_of_strings_is_read_at_once(value: dict[str, object]) -> None:
+    found = text_map_of(encode(value))
+    assert found is not None and same(found, decode(encode(value))[0])
+
+
+@pytest.mark.parametrize("value", [{Symbol("a"): 1}, {"a": 1, 2: 3}, [1], None, "text"])
+def test_any_other_value_is_no_map_of_strings(value: object) -> None:
+    assert text_map_of(encode(value)) is None
+
+
+@pytest.mark.parametrize(
+    ("encoded", "why"),
+    [
+        ("c10702a10161540102", "left over"),
+        ("c10903a101615401a10162", "no value"),
+        ("c10b04a101615401a101615402", "twice"),
+        ("c10502a101ff40", "not UTF-8"),
+        ("c1", "byte wanted"),
+    ],
+)
+def test_a_map_of_strings_that_is_wrong(encoded: str, why: str) -> None:
+    data = bytes.fromhex(encoded)
+    with pytest.raises(DecodeError, match=why):
+        Reader(data, 0, len(data)).text_map()

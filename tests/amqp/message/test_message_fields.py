@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from postroom.amqp.encoding.types import Byte, Float32, Symbol, UInt
+from postroom.amqp.encoding.types import Byte, Float32, Symbol, UInt, ULong
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Message, Properties
@@ -92,3 +92,50 @@ def test_sections_that_cannot_be_decoded_have_no_fields() -> None:
     for cut in range(len(payload)):
         MessageFields(4, True, 0, payload[:cut], None).value("color")
     assert MessageFields(4, True, 0, b"\xff" * 20, None).value("color") is None
+
+
+GROUPS = [
+    Properties(),
+    Properties(group_id="g"),
+    Properties(group_id="g", group_sequence=0),
+    Properties(group_id="g", group_sequence=200, reply_to_group_id="h"),
+    Properties(group_id="", group_sequence=0x7FFF_FFFF),
+    Properties(group_id="Grüße", group_sequence=0xFFFF_FFFF),
+    Properties(message_id=ULong(7), correlation_id=ULong(1 << 40), group_id="g", group_sequence=70_000),
+    Properties(message_id=UUID(int=3), user_id=b"\xff", content_type=Symbol("text/plain"), group_id="g"),
+    Properties(message_id="x" * 300, group_id="g" * 300, group_sequence=1),
+    Properties(subject="Grüße", absolute_expiry_time=5, creation_time=6, group_id="g"),
+]
+
+
+def known_group(sections: bytes) -> tuple[bytes, int]:
+    """As the selectors' names have it, each property decoded."""
+    fields = MessageFields(4, False, 0, sections, None)
+    return fields.group_id().encode(), int(fields.group_sequence())
+
+
+@pytest.mark.parametrize("properties", GROUPS)
+def test_the_group_alone_is_that_of_the_properties(properties: Properties) -> None:
+    sections = Message(
+        message_annotations={Symbol("x-opt-lane"): "left"}, properties=properties, body=Data([b"body"])
+    ).encode()
+    expected = (properties.group_id or "").encode(), properties.group_sequence or 0
+    group = MessageFields(4, False, 0, sections, None).group()
+    assert group == known_group(sections)
+    assert group == (expected[0], expected[1] - (1 << 32 if expected[1] >> 31 else 0))
+
+
+@pytest.mark.parametrize("properties", GROUPS)
+def test_of_damaged_properties_the_group_alone_is_as_of_all(properties: Properties) -> None:
+    sections = Message(properties=properties).encode()
+    for at in range(len(sections)):
+        for byte in (0, 0x40, 0x43, 0x52, 0x70, 0xA1, 0xB1, 0xC0, 0xFF):
+            damaged = sections[:at] + bytes([byte]) + sections[at + 1 :]
+            assert MessageFields(4, False, 0, damaged, None).group() == known_group(damaged)
+        short = sections[:at]
+        assert MessageFields(4, False, 0, short, None).group() == known_group(short)
+
+
+def test_a_message_without_properties_is_in_no_group() -> None:
+    sections = Message(body=Data([b"body"])).encode()
+    assert MessageFields(4, False, 0, sections, None).group() == (b"", 0)

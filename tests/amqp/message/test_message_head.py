@@ -219,6 +219,7 @@ MALFORMED: list[tuple[bytes, str]] = [
     (b"\x00\x53\x72\xc1\x03\x00\x40\x40", "2 bytes left over"),
     (b"\x00\x53\x72\xc1\x09\x02\xa3\x50x-op", "9 bytes wanted"),
     (section(d.MESSAGE_ANNOTATIONS, {DELIVERY_TIME: -1}), "milliseconds expected, not negative"),
+    (section(d.MESSAGE_ANNOTATIONS, {DELIVERY_TIME: Timestamp(-1)}), "milliseconds expected, not negative"),
     (section(d.MESSAGE_ANNOTATIONS, {DELIVERY_TIME: True}), "milliseconds expected"),
     (section(d.MESSAGE_ANNOTATIONS, {DELIVERY_DELAY: "5"}), "x-opt-delivery-delay: milliseconds expected"),
     (section(d.HEADER, [1]), "header: durable: boolean expected"),

@@ -228,3 +228,27 @@ def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "preadv", fail)
     with pytest.raises(OSError, match="Input/output"):
         file.read_cached(0, 4)
+
+
+@pytest.mark.parametrize(("between", "reads"), [(3000, 1), (6000, 3)])
+def test_what_lies_far_between_bodies_is_not_copied_out_of_the_page_cache(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, between: int, reads: int
+) -> None:
+    places = []
+    for number in range(3):
+        places.append(put(ledger.builder, b"wanted %d" % number))
+        put(ledger.builder, bytes(between))
+    ledger.flush()
+    sizes: list[int] = []
+    read_cached = RealFile.read_cached
+
+    def noted(file: RealFile, offset: int, size: int) -> bytes | None:
+        sizes.append(size)
+        return read_cached(file, offset, size)
+
+    expected = [b"wanted %d" % number for number in range(3)]
+    at_once(ledger, places)
+    monkeypatch.setattr(RealFile, "read_cached", noted)
+    assert at_once(ledger, places) == expected
+    assert len(sizes) % reads == 0 and (max(sizes) < 2 * between) == (reads == 3)
+    assert ledger.read_bodies(places) == expected

@@ -438,3 +438,19 @@ def test_what_searches_keep_in_memory_is_bounded() -> None:
     for number in range(MAX_LEFT_CURSORS):
         world.close(world.consumer(queue, selector=f"other = {number}"))
     assert (memory.kept_bytes, memory.reading_bytes) == (0, 0)
+
+
+def test_what_one_selector_says_of_many_entries_is_kept_once(world: World) -> None:
+    queue = world.queue()
+    fill(world, queue, 50)
+    one = world.consumer(queue, selector="color < 9", credit=20)
+    turn(world)
+    assert len({id(entry.verdicts) for entry in one.held}) == 1
+    other = world.consumer(queue, selector="color = 3", credit=2)
+    for entry in list(one.held):
+        world.release(one, entry)
+    assert turn(world) != [] and len(other.held) == 2
+    (cursor,) = [each for each in queue.selectors.cursors.values() if each.selector.text == "color < 9"]
+    assert all(entry.verdicts[int(cursor.id)] for entry in other.held)
+    assert all(len(entry.verdicts) == 2 for entry in other.held)
+    assert judgements(queue) <= 100

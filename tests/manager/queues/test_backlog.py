@@ -82,6 +82,17 @@ def test_tombstones_are_skipped() -> None:
     assert (backlog.count, backlog.chunks) == (0, [])
 
 
+def test_what_is_taken_in_order_leaves_nothing_behind() -> None:
+    backlog = filled(10)
+    (chunk,) = backlog.sealed()
+    for index in (2, 0, 1, 3):
+        assert chunk.first_at(index + 1, 0) == index
+        backlog.take_at(chunk, index)
+    assert (chunk.head, chunk.dead_count, chunk.left(), backlog.count) == (4, 0, 6, 6)
+    assert backlog.find(3, 0) is None and backlog.find(5, 0) == (chunk, 4)
+    assert serials(backlog.take(3)) == [5, 6, 7]
+
+
 def test_a_chunk_of_which_all_has_ended_hides_nothing_behind_it() -> None:
     backlog = filled(1)
     (chunk,) = backlog.sealed()

@@ -365,6 +365,32 @@ class Reader:
                 raise self.fail("a map has the same key twice")
         return False
 
+    def text_map(self) -> dict[str, object] | None:
+        """The next value, if it is a map of which all keys are strings; None for any other: then the reader
+        is of no use any more. As `value` for what is wrong.
+        """
+        code = self.take_byte()
+        if code != c.MAP_8 and code != c.MAP_32:
+            return None
+        self._enter()
+        outer_end = self.end
+        count = self.open_compound(code)
+        if count & 1:
+            raise self.fail(f"a map of {count} values: the last key has no value")
+        found: dict[str, object] = {}
+        for _ in range(count >> 1):
+            key_code = self.take_byte()
+            if key_code != c.STRING_8 and key_code != c.STRING_32:
+                return None
+            key = self.text(self.take_size(key_code))
+            value = self.value()
+            if key in found:
+                raise self.fail("a map has the same key twice")
+            found[key] = value
+        self.close_compound(outer_end)
+        self.depth -= 1
+        return found
+
     # --- arrays
 
     def _array(self, code: i64) -> Array:

@@ -298,6 +298,13 @@ def _truth(r: Reader, what: str) -> bool:
 
 def _milliseconds(r: Reader, what: str) -> i64:
     """Any integer or timestamp that is not negative; 0 for null."""
+    code: i64 = r.data[r.pos] if r.pos < r.end else c.NULL
+    if code == c.TIMESTAMP or code == c.LONG:  # as clients send it
+        r.pos += 1
+        time_ms = r.take_i64()
+        if time_ms >= 0:
+            return min(time_ms, _MAX_DELAY_MS)
+        r.pos -= 9
     value = r.value()
     if value is None:
         return 0

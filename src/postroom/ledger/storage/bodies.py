@@ -30,6 +30,10 @@ from postroom.ledger.storage.read_ahead import ReadAhead
 MAX_READ_BYTES: Final = 1 << 20
 """One read takes at most this much, unless a single piece is larger."""
 
+MAX_CACHED_GAP_BYTES: Final = 4 << 10
+"""What lies between two bodies and is read with them where no disk is waited for: copying more takes longer
+than another call of the system."""
+
 MAX_LOOKUPS: Final = 5
 """How often a reader looks again for a file that was replaced under it."""
 
@@ -190,9 +194,10 @@ class BodyStore:
             if start >= 0:
                 stretches.append((start, wanted[row][2] + BODY_TRAILER_BYTES, row))
         stretches.sort()
+        gap_bytes = self._gap_bytes if may_wait else min(self._gap_bytes, MAX_CACHED_GAP_BYTES)
         at = 0
         while at < len(stretches):
-            stop = self._run_from(stretches, at)
+            stop = _run_from(stretches, at, gap_bytes)
             self._read_run(file, opened, stretches[at:stop], wanted, found, may_wait)
             at = stop
         if stretches:
@@ -210,7 +215,7 @@ class BodyStore:
         may_wait: bool,
     ) -> None:
         """Neighbours by one read; each alone where the disk doesn't give all of them."""
-        first, end = run[0][0], max(start + size for start, size, _ in run)
+        first, end = run[0][0], _end_of_run(run)
         try:
             data = _read(opened, first, end - first, may_wait)
         except OSError as error:
@@ -226,24 +231,34 @@ class BodyStore:
             why = f"the body of message {serial} is damaged: its CRC is wrong"
             found[row] = LedgerCorrupt(where, start, why)
 
-    def _run_from(self, stretches: list[tuple[int, int, int]], at: int) -> int:
-        """The first behind the neighbours from ``at`` on that one read takes."""
-        start: i64 = stretches[at][0]
-        end: i64 = start + stretches[at][1]
-        gap: i64 = self._gap_bytes
-        stop = at + 1
-        while stop < len(stretches):
-            next_start: i64 = stretches[stop][0]
-            next_end: i64 = next_start + stretches[stop][1]
-            if next_start > end + gap or next_end - start > MAX_READ_BYTES:
-                break
-            if next_end > end:
-                end = next_end
-            stop += 1
-        return stop
-
     def _unreadable(self, file: BodyFile, start: int, serial: int, error: OSError) -> LedgerCorrupt:
         return BodyUnreadable(self._disk.describe(file.name()), start, _unread(serial, error))
+
+
+def _run_from(stretches: list[tuple[int, int, int]], at: int, gap_bytes: i64) -> int:
+    """The first behind the neighbours from ``at`` on that one read takes, with so much at most between."""
+    start: i64 = stretches[at][0]
+    end: i64 = start + stretches[at][1]
+    stop = at + 1
+    while stop < len(stretches):
+        next_start: i64 = stretches[stop][0]
+        next_end: i64 = next_start + stretches[stop][1]
+        if next_start > end + gap_bytes or next_end - start > MAX_READ_BYTES:
+            break
+        if next_end > end:
+            end = next_end
+        stop += 1
+    return stop
+
+
+def _end_of_run(run: list[tuple[int, int, int]]) -> int:
+    """Where the last byte of all lies, one further."""
+    end: i64 = 0
+    for start, size, _ in run:
+        behind: i64 = start + size
+        if behind > end:
+            end = behind
+    return end
 
 
 def _unread(serial: int, error: OSError) -> str:

@@ -32,6 +32,7 @@ from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
 from postroom.manager.queues.selector_cursor import (
     Key,
     SelectorCursor,
+    forget_verdict,
     key_of,
     note_verdict,
     search_memory_of,
@@ -170,7 +171,7 @@ def _first_key(core: Core, cursor: SelectorCursor, band: Band, consumer: Consume
     not_his: list[Key] = []
     found: Key | None = None
     while matched and found is None:
-        key = matched[0]
+        key = matched.first()
         entry = band.find(key[0], key[1])
         if entry is None and band.backlog.find(key[0], key[1]) is None:
             cursor.forget(band.priority, key)
@@ -180,9 +181,9 @@ def _first_key(core: Core, cursor: SelectorCursor, band: Band, consumer: Consume
         elif _may_go(cursor, consumer, band, entry, key):
             found = key
         else:
-            not_his.append(heapq.heappop(matched))
+            not_his.append(matched.pop())
     for key in not_his:
-        heapq.heappush(matched, key)
+        matched.push(key)
     return found
 
 
@@ -277,8 +278,8 @@ def _judge_apart(core: Core, cursor: SelectorCursor, band: Band) -> None:
         entry = band.find(key[0], key[1])
         if entry is None:
             continue
-        if cursor.selector.changes and entry.verdicts is not None:
-            entry.verdicts.pop(int(cursor.id), None)
+        if cursor.selector.changes:
+            forget_verdict(entry, cursor)
         _judge_object(core, cursor, entry, missing)
     if missing:
         requested = _request(core, cursor, missing, missing, False)

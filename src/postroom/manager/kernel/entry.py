@@ -61,7 +61,7 @@ class Entry:
         self.counted = False  # among the live entries of the queue manager
         self.annotations: dict[str, object] | None = None
         self.excluded: list[i64] | None = None  # consumers it may not go to again
-        self.group: i64 = -2  # hash of its message group; -1 none, -2 not looked at
+        self.group: i64 = -2  # its message group, to its queue's groups; -1 none, -2 not looked at
         self.band_part: i64 = 0  # which part of its band it is in; the band's
         self.verdicts: dict[int, bool] | None = None  # what selectors said of it, by cursor id
 

@@ -69,14 +69,22 @@ class Chunk:
         return index
 
     def bury(self, index: i64) -> None:
-        """Give the entry at ``index``, which must be waiting, a tombstone."""
+        """The entry at ``index``, which must be waiting, ends or is taken: it gets a tombstone, or if it is
+        the first, `head` moves on."""
+        if self.objects:
+            self.objects.pop(index, None)
         dead = self.dead
+        if index == self.head:
+            self.head = index + 1
+            while dead is not None and self.head < self.count and self.is_dead(self.head):
+                self.head += 1
+                self.dead_count -= 1
+            return
         if dead is None:
             dead = bytearray((self.count + 7) >> 3)
             self.dead = dead
         dead[index >> 3] |= 1 << (index & 7)
         self.dead_count += 1
-        self.objects.pop(index, None)
 
     def serial(self, index: i64) -> i64:
         return read_i64_le(self.data, index * PACKED_BYTES)
@@ -99,6 +107,8 @@ class Chunk:
         """The first index from `head` on that is not ahead of a place; `count` if all are."""
         low = self.head
         high = self.count
+        if low < high and not self.before(low, place, ordinal):
+            return low  # whoever takes what comes first
         while low < high:
             middle = (low + high) >> 1
             if self.before(middle, place, ordinal):
@@ -361,6 +371,8 @@ class Backlog:
         """Which of `chunks` is the first that reaches to a place; their number if none does."""
         low: i64 = 0
         high: i64 = len(self.chunks)
+        if high > 0 and not self.chunks[0].before(self.chunks[0].count - 1, place, ordinal):
+            return 0
         while low < high:
             middle = (low + high) >> 1
             chunk = self.chunks[middle]

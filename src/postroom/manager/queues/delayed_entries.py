@@ -19,6 +19,7 @@ from mypy_extensions import i64
 
 from postroom.manager.kernel.entry import Entry, unpacked, write_entry
 from postroom.manager.kernel.entry_creation import delayed_again
+from postroom.manager.queues.ascending_heap import AscendingHeap
 from postroom.model import numbers as n
 from postroom.model.packed import ORDERED_BYTES, PACKED_BYTES, UNBORN_BYTES, UNBORN_FIELDS, PackedEntry
 
@@ -33,6 +34,7 @@ _EXPIRY_AT: Final = 16
 _DUE_AT: Final = 40
 NEVER: Final = 0x7FFF_FFFF_FFFF_FFFF
 """A moment that doesn't come."""
+_NOTHING: Final = (NEVER, NEVER)
 
 
 def moment_us(entry: Entry) -> i64:
@@ -280,7 +282,7 @@ class DelayedEntries:
 
     def __init__(self, queue: "Destination") -> None:
         self._queue = queue
-        self._heap: list[tuple[int, int, Entry]] = []
+        self._heap = AscendingHeap()
         """(moment, serial, entry); one that leaves early is skipped when its moment comes."""
         self._objects: set[Entry] = set()
         self._parked: dict[Entry, None] = {}
@@ -311,7 +313,7 @@ class DelayedEntries:
             return
         moment = moment_us(entry)
         if moment != NEVER:
-            heapq.heappush(self._heap, (moment, entry.serial, entry))
+            self._heap.push((moment, entry.serial, entry))
         self._objects.add(entry)
         if entry.causes & n.PAUSED != 0:
             self._parked[entry] = None
@@ -372,9 +374,9 @@ class DelayedEntries:
         return 0 if soonest == NEVER else soonest
 
     def _soonest(self) -> i64:
-        while self._heap and self._heap[0][2] not in self._objects:
-            heapq.heappop(self._heap)
-        soonest: i64 = self._heap[0][0] if self._heap else NEVER
+        while self._heap and self._heap.first()[2] not in self._objects:
+            self._heap.pop()
+        soonest: i64 = self._heap.first()[0] if self._heap else NEVER
         if self._tail_next_us < soonest:
             soonest = self._tail_next_us
         for run in self._runs:
@@ -389,7 +391,8 @@ class DelayedEntries:
             return self.ordered.pop(now_us)
         if self._tail_next_us == soonest:
             self._seal()
-        serial: i64 = self._heap[0][1] if self._heap and self._heap[0][0] == soonest else NEVER
+        first = self._heap.first() if self._heap else _NOTHING
+        serial: i64 = first[1] if first[0] == soonest else NEVER
         found: _Run | None = None
         for run in self._runs:
             if run.next_us == soonest and run.serial(run.head) < serial:
@@ -397,7 +400,7 @@ class DelayedEntries:
                 serial = run.serial(run.head)
         if found is not None:
             return self._take(found)
-        entry = heapq.heappop(self._heap)[2]
+        entry: Entry = self._heap.pop()[2]
         self._objects.discard(entry)
         self._parked.pop(entry, None)
         return entry
@@ -457,7 +460,8 @@ class DelayedEntries:
         ``serial``."""
         if self._tail_count > 0:
             self._seal()
-        found = sorted((entry for entry in self._objects if entry.serial > serial), key=_by_serial)[:limit]
+        here = [entry for entry in self._objects if entry.serial > serial]
+        found = sorted(here, key=lambda entry: int(entry.serial))[:limit]
         found += self.ordered.behind(serial, limit)
         for run in self._runs:
             indexes = run.waiting()
@@ -467,7 +471,7 @@ class DelayedEntries:
                 wanted = wanted[np.argpartition(serials[wanted], int(limit))[: int(limit)]]
             for index in indexes[wanted].tolist():
                 found.append(self._object(run, index))
-        return sorted(found, key=_by_serial)[:limit]
+        return sorted(found, key=lambda entry: int(entry.serial))[:limit]
 
     def timed(self) -> list[Entry]:
         """All that wait for a time, as `entries`: without those that wait for their turn."""
@@ -491,10 +495,6 @@ class DelayedEntries:
                     packed.append(self._object(run, index))
                 index += 1
         return sorted([*found, *packed], key=_by_moment)
-
-
-def _by_serial(entry: Entry) -> int:
-    return int(entry.serial)
 
 
 def _by_moment(entry: Entry) -> tuple[int, int]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, final
 from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
+from postroom.amqp.message.message_fields import MessageFields
 from postroom.manager.kernel.entry import Entry
-from postroom.manager.kernel.outgoing_sections import fields_of
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.consumer import Consumer
@@ -24,6 +24,9 @@ FIRST_IN_GROUP: Final = "x-opt-group-first"
 
 NO_GROUP: Final = -1
 GROUP_UNKNOWN: Final = -2
+_HASH: Final = 0xFFFF_FFFF
+_CLOSES: Final = 1 << 32
+"""Beside the hash: the message closes its group."""
 
 
 @final
@@ -48,8 +51,8 @@ class Groups:
     def __init__(self, buckets: i64) -> None:
         self.buckets: i64 = buckets
         """Into so many groups are spread."""
-        self._owners: dict[tuple[int, int], Consumer] = {}
-        """By (cursor id, 0 without selector; bucket)."""
+        self._owners: dict[int, Consumer] = {}
+        """By `_key`."""
         self._passed: dict[int, Passed] = {}
         """By priority."""
         self._releases: i64 = 0
@@ -69,9 +72,8 @@ class Groups:
     def bucket_of(self, entry: Entry, body: bytes) -> i64:
         """The bucket of an entry's group; NO_GROUP without one."""
         if entry.group == GROUP_UNKNOWN:
-            name = fields_of(entry, body).group_id()
-            entry.group = crc32(name.encode()) if name else NO_GROUP
-        return NO_GROUP if entry.group == NO_GROUP else entry.group % self.buckets
+            entry.group = _group_of(body)
+        return NO_GROUP if entry.group == NO_GROUP else (entry.group & _HASH) % self.buckets
 
     def may_go(self, consumer: "Consumer", bucket: i64) -> bool:
         """Whether the bucket is free, or the consumer's."""
@@ -82,7 +84,7 @@ class Groups:
 
     def owner_of(self, bucket: i64) -> "Consumer | None":
         """Who has the bucket among those without a selector."""
-        return None if bucket == NO_GROUP else self._owners.get((0, int(bucket)))
+        return None if bucket == NO_GROUP else self._owners.get(int(bucket))
 
     def goes(self, consumer: "Consumer", entry: Entry, body: bytes) -> bool:
         """``entry`` goes to ``consumer``, who has its group from now on; whether it hadn't before.
@@ -93,12 +95,12 @@ class Groups:
         if bucket == NO_GROUP:
             return False
         key = _key(consumer, bucket)
-        first = key not in self._owners
-        if fields_of(entry, body).group_sequence() < 0:
+        owner = self._owners.get(key)
+        if entry.group & _CLOSES != 0:
             self._owners.pop(key, None)
-        else:
+        elif owner is not consumer:
             self._owners[key] = consumer
-        return first
+        return owner is None
 
     def leave(self, consumer: "Consumer") -> None:
         """The consumer has gone: its groups are free."""
@@ -108,5 +110,15 @@ class Groups:
         self.released()
 
 
-def _key(consumer: "Consumer", bucket: i64) -> tuple[int, int]:
-    return (int(consumer.selector_cursor_id), int(bucket))
+def _key(consumer: "Consumer", bucket: i64) -> int:
+    """Of a bucket among those with the selector of ``consumer``; the bucket itself for those without one."""
+    return int(consumer.selector_cursor_id << 32 | bucket)
+
+
+def _group_of(sections: bytes) -> i64:
+    """What an entry remembers of its message's group: the hash of its name, whether it closes it."""
+    name, sequence = MessageFields(0, False, 0, sections, None).group()
+    if not name:
+        return NO_GROUP
+    hashed: i64 = crc32(name)
+    return hashed | _CLOSES if sequence < 0 else hashed

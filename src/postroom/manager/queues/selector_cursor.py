@@ -15,14 +15,16 @@ from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
+from postroom.manager.queues.ascending_heap import AscendingHeap
 from postroom.manager.queues.band import Band
 from postroom.model.selector.selector import Selector
 
 _PRIORITIES: Final = 10
 _PRUNE_AT: Final = 1024
 
-Key = tuple[int, int]
-"""(place, ordinal): where an entry of a queue stands; no other has it."""
+Key = tuple[int, ...]
+"""(place, ordinal): where an entry of a queue stands; no other has it. Not of the type of a pair, which
+compiled code takes apart and makes anew wherever one is kept or looked up."""
 
 
 @final
@@ -65,8 +67,8 @@ class SelectorCursor:
         self.closed = False
         self.place: list[int] = [0] * _PRIORITIES
         self.ordinal: list[int] = [-1] * _PRIORITIES
-        self.matched: list[list[Key]] = [[] for _ in range(_PRIORITIES)]
-        """Heaps of what is wanted; some may have been taken by others meanwhile."""
+        self.matched: list[AscendingHeap] = [AscendingHeap() for _ in range(_PRIORITIES)]
+        """Keys of what is wanted; some may have been taken by others meanwhile."""
         self.bodies: dict[Key, bytes | None] = {}
         """What is in `matched`, with the bodies that were read for judging."""
         self.unjudged: list[list[Key]] = [[] for _ in range(_PRIORITIES)]
@@ -87,6 +89,12 @@ class SelectorCursor:
         """Evaluations of the selector."""
         self.searches: i64 = 0
         """Times that it was gone through for somebody."""
+        self._only_wanted: dict[int, bool] = {int(self.id): True}
+        self._only_unwanted: dict[int, bool] = {int(self.id): False}
+
+    def only_verdict(self, wanted: bool) -> dict[int, bool]:
+        """What entries that no other selector has judged remember of its verdict: all of them this."""
+        return self._only_wanted if wanted else self._only_unwanted
 
     def passed(self, priority: i64, place: i64, ordinal: i64) -> bool:
         """Whether the position is at that place, or behind it."""
@@ -104,9 +112,10 @@ class SelectorCursor:
         if body is not None and self.bodies.get(key) is None and not self.memory.keep(len(body), needed):
             body = None
         if key not in self.bodies:
-            heapq.heappush(self.matched[priority], key)
+            matched = self.matched[priority]
+            matched.push(key)
             self.bodies[key] = body
-            if len(self.matched[priority]) > self._prune_at[priority]:
+            if len(matched) > self._prune_at[priority]:
                 self._prune(priority)
         elif body is not None:
             self.bodies[key] = body
@@ -119,17 +128,16 @@ class SelectorCursor:
 
     def forget(self, priority: i64, key: Key) -> None:
         """What is first of `matched`, at ``key``, is taken or gone."""
-        heapq.heappop(self.matched[priority])
+        self.matched[priority].pop()
         self._drop(key)
 
     def forget_first(self, priority: i64, key: Key) -> None:
         """What was found at ``key``, perhaps behind others that may not go to its taker, is taken."""
         matched = self.matched[priority]
-        if matched[0] == key:
-            heapq.heappop(matched)
+        if matched.first() == key:
+            matched.pop()
         else:
             matched.remove(key)
-            heapq.heapify(matched)
         self._drop(key)
 
     def rest(self) -> None:
@@ -152,12 +160,12 @@ class SelectorCursor:
         here = sorted({key for key in self.unjudged[priority] if band.find(key[0], key[1]) is not None})
         self.unjudged[priority] = here
         kept: list[Key] = []
-        for key in sorted(self.matched[priority]):
+        for key in self.matched[priority].items():
             if band.find(key[0], key[1]) is not None or band.backlog.find(key[0], key[1]) is not None:
                 kept.append(key)
             else:
                 self._drop(key)
-        self.matched[priority] = kept
+        self.matched[priority].replace(kept)
         self._prune_at[priority] = 2 * max(len(here), len(kept), _PRUNE_AT)
 
 
@@ -166,15 +174,29 @@ def key_of(entry: Entry) -> Key:
 
 
 def note_verdict(entry: Entry, cursor: SelectorCursor, wanted: bool) -> None:
-    """Have the object remember what a selector said of it; verdicts of those that are gone are dropped."""
-    if entry.verdicts is None:
-        entry.verdicts = {}
+    """Have the object remember what a selector said of it; verdicts of those that are gone are dropped.
+
+    A single verdict is one object for all entries (`SelectorCursor.only_verdict`), and never changed.
+    """
     verdicts = entry.verdicts
+    if verdicts is None:
+        entry.verdicts = cursor.only_verdict(wanted)
+        return
+    if len(verdicts) == 1:
+        verdicts = entry.verdicts = dict(verdicts)
     cursors = cursor.siblings.cursors
     if len(verdicts) > 2 * len(cursors) + 8:
         known = {int(each.id) for each in cursors.values()}
         verdicts = entry.verdicts = {id: verdict for id, verdict in verdicts.items() if id in known}
     verdicts[int(cursor.id)] = wanted
+
+
+def forget_verdict(entry: Entry, cursor: SelectorCursor) -> None:
+    """Have the object be judged anew."""
+    verdicts = entry.verdicts
+    if verdicts is not None and int(cursor.id) in verdicts:
+        left = {id: verdict for id, verdict in verdicts.items() if id != cursor.id}
+        entry.verdicts = left or None
 
 
 def verdict_on(entry: Entry, cursor: SelectorCursor) -> i64:
