@@ -114,8 +114,8 @@ class ConnectionBinding(ConnectionState):
     # For the owner of the socket.
 
     def receive(self, data: bytes, monotonic_us: int, now_us: int, start: int = 0, end: int = -1) -> int:
-        """Bytes have come: those of ``data`` from ``start`` up to, not including, ``end`` (−1: all); how many
-        events that they made."""
+        """Bytes have come: those of ``data`` from ``start`` up to, not including, ``end`` (−1: all); the
+        number of events made of them."""
         if end < 0:
             end = len(data)
         self.bytes_in += end - start
