@@ -126,7 +126,6 @@ def test_a_row_of_ones_own_needs_no_more_than_a_body() -> None:
 
 def test_no_text_is_parsed_as_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """NumPy does for some forms of a type, and in threads of Python 3.11 that fails now and then."""
-
     parse = Mock(wraps=ast.literal_eval)
     with monkeypatch.context() as patched:
         patched.setattr(ast, "literal_eval", parse)

@@ -120,12 +120,12 @@ class FrameDecoder:
 
     def _keep_apart(self, data: bytes, start: i64, end: i64) -> None:
         """Adds to the bytes that are read when the present ones are through."""
-        if data is not self._next_data or start != self._next_end:
-            data = self._next_data[self._next_start : self._next_end] + data[start:end]
-            start, end = 0, len(data)
-            self._next_data = data
-            self._next_start = start
-        self._next_end = end
+        if data is self._next_data and start == self._next_end:
+            self._next_end = end
+            return
+        self._next_data = self._next_data[self._next_start : self._next_end] + data[start:end]
+        self._next_start = 0
+        self._next_end = len(self._next_data)
 
     def _complete(self, data: bytes, start: i64, end: i64) -> None:
         """Joins what an unfinished frame still wants to what is there of it, and keeps the rest apart: no

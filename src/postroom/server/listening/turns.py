@@ -37,7 +37,8 @@ has only a few messages there when its go comes."""
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Worker:
-    """A connection as the scheduler sees it."""
+    """A connection as the scheduler sees it. Its methods are the subclass's to write; a protocol in its place
+    would have each attribute looked up by name, in compiled code too."""
 
     def __init__(self) -> None:
         self.inbox_bytes = 0
