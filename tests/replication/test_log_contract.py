@@ -189,6 +189,23 @@ def test_notes_of_members(logs: Logs) -> None:
     logs(act)
 
 
+def test_notes_are_never_partly_read(logs: Logs) -> None:
+    """What followers still need is kept by them: a member that isn't among them would lose it."""
+
+    async def act(connect: Connect) -> None:
+        opened = [await connect() for _ in range(6)]
+        await opened[0].note(MemberNote("a", "active", 1, 2, 3))
+        await opened[1].note(MemberNote("b", "follower", 1, 2, 3))
+
+        async def seen(log: ReplicatedLog) -> list[list[str]]:
+            return [[note.member for note in await log.notes()] for _ in range(100)]
+
+        for each in await asyncio.gather(*map(seen, opened)):
+            assert each == [["a", "b"]] * 100
+
+    logs(act)
+
+
 def test_entries_as_large_as_may_be(logs: Logs) -> None:
     async def act(connect: Connect) -> None:
         log = await connect()

@@ -16,7 +16,6 @@ from collections.abc import AsyncGenerator, Iterator
 from typing import Any, Final
 
 import msgspec
-import nats
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeout
@@ -33,7 +32,7 @@ from nats.js.api import (
     StreamInfo,
     StreamState,
 )
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import APIError, KeyNotFoundError, NotFoundError
 from nats.js.kv import KeyValue
 
 from postroom.replication.cancelling import cancel
@@ -77,6 +76,7 @@ class NatsLog:
     def __init__(self, options: ReplicationOptions) -> None:
         self._options: Final = options
         self._subject: Final = f"{options.stream}.log"
+        self._bucket: Final = f"{options.stream}-members"
         self._deadline_s: Final = options.stop_after_ms / 1e3
         self._client: Client | None = None
         self._context: JetStreamContext | None = None
@@ -229,11 +229,10 @@ class NatsLog:
             )
 
     async def _ensure_notes(self) -> KeyValue:
-        bucket = f"{self._options.stream}-members"
         try:
-            return await self._js().key_value(bucket)
+            return await self._js().key_value(self._bucket)
         except NotFoundError:
-            config = KeyValueConfig(bucket=bucket, history=1, replicas=self._options.replicas)
+            config = KeyValueConfig(bucket=self._bucket, history=1, replicas=self._options.replicas)
             return await self._js().create_key_value(config)
 
     def _js(self) -> JetStreamContext:
@@ -346,15 +345,16 @@ class NatsLog:
             await notes.put(note.member, msgspec.json.encode(note))
 
     async def notes(self) -> list[MemberNote]:
+        """Names come from the stream's state, which its leader tells. A consumer, as `KeyValue.keys` makes
+        one, can be said to have nothing left before what it sends has come: then there seem to be none."""
         found = []
+        prefix = f"$KV.{self._bucket}."
         with self._of_notes() as notes:
-            try:
-                names = await notes.keys()
-            except nats.js.errors.NoKeysError:
-                return []
-            for name in sorted(names):
-                value = (await notes.get(name)).value
-                found.append(msgspec.json.decode(value or b"", type=MemberNote))
+            info = await self._js().stream_info(f"KV_{self._bucket}", subjects_filter=f"{prefix}>")
+            for subject in sorted(info.state.subjects or ()):
+                with contextlib.suppress(KeyNotFoundError):  # it is forgotten
+                    value = (await notes.get(subject.removeprefix(prefix))).value
+                    found.append(msgspec.json.decode(value or b"", type=MemberNote))
         return found
 
     async def forget(self, member: str) -> None:
