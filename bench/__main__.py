@@ -131,7 +131,8 @@ class Run:
         """The page's part that isn't Spark; empty if nothing of it was measured."""
         parts: list[tuple[str, str]] = []
         if self.traffic:
-            parts.append(("Versions and settings", tables.versions(self.traffic)))
+            if any(measured.version for measured in self.traffic.values()):
+                parts.append(("Versions and settings", tables.versions(self.traffic)))
             if self._has("dequeue"):
                 parts.append(("Rates", tables.rates(self.traffic)))
             if self._has("enqueue_cpu_us"):
