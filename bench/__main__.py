@@ -130,15 +130,14 @@ class Run:
     def of_brokers(self) -> str:
         """The page's part that isn't Spark; empty if nothing of it was measured."""
         parts: list[tuple[str, str]] = []
-        if self.traffic:
-            if any(measured.version for measured in self.traffic.values()):
-                parts.append(("Versions and settings", tables.versions(self.traffic)))
-            if self._has("dequeue"):
-                parts.append(("Rates", tables.rates(self.traffic)))
-            if self._has("enqueue_cpu_us"):
-                parts.append(("Processor time", tables.processor(self.traffic)))
-            if self._has("beside_p50_us"):
-                parts.append(("Latency", tables.latency(self.traffic)))
+        for title, is_measured, of_traffic in (
+            ("Versions and settings", any(each.version for each in self.traffic.values()), tables.versions),
+            ("Rates", self._has("dequeue"), tables.rates),
+            ("Processor time", self._has("enqueue_cpu_us"), tables.processor),
+            ("Latency", self._has("beside_p50_us"), tables.latency),
+        ):
+            if is_measured:
+                parts.append((title, of_traffic(self.traffic)))
         for title, results, table in (
             ("Transactions", self.transactions, tables.transactions),
             ("Sizes", self.sizes, tables.sizes),

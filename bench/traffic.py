@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from bench.loadtool import LoadFailed
 from bench.progress import show_progress
 
 IDLE_PINGS = 2000
+IDLE_AFTER_S = 3.0
+"""Nothing is sent for so long before them: what traffic has left to do in a broker's files is done."""
 BESIDE_S = 4.0
 BESIDE_LEAD_S = 1.0
 """The saturating sender starts this much before the synchronous one, and ends as much later."""
@@ -136,6 +139,7 @@ class _Traffic:
 
     def latency(self) -> None:
         """One message in flight on an idle broker, then beside a saturating sender to another queue."""
+        time.sleep(IDLE_AFTER_S)
         self._ping("ping", messages=IDLE_PINGS)
         seconds = BESIDE_S + 2 * BESIDE_LEAD_S
         flood = loadtool.start(
