@@ -8,7 +8,7 @@ files is replaced, never changed, and a file that was removed under a reader is 
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final, final
+from typing import Final, cast, final
 
 import numpy as np
 from isal.isal_zlib import crc32
@@ -82,7 +82,7 @@ class BodyStore:
         self._read_plain(wanted, plain, found)
         return found
 
-    def read_cached(self, wanted: Sequence[BodyPlace]) -> list[Body] | None:
+    def read_cached(self, wanted: list[BodyPlace]) -> list[Body] | None:
         """The same where no disk has to be waited for; None where one has to be, or can't be told, and for
         bodies in chunks.
         """
@@ -90,10 +90,10 @@ class BodyStore:
             if offset & CHUNKED_OFFSET:
                 return None
         files = self._files
+        at = _index_of_all(files, wanted)
+        if at >= 0:
+            return self._cached_of(files[at], wanted)
         by_file = _by_file(files, wanted, list(range(len(wanted))))
-        if len(by_file) == 1:
-            (at,) = by_file
-            return self._cached_of(files[at], list(wanted)) if at >= 0 else None
         found: list[Body] = [b""] * len(wanted)
         for at, rows in by_file.items():
             bodies = self._cached_of(files[at], [wanted[row] for row in rows]) if at >= 0 else None
@@ -118,7 +118,7 @@ class BodyStore:
         bodies, damaged, first, end = read
         if end:
             self._ahead.have_read(file.name(), opened, first, end)
-        found: list[Body] = list(bodies)
+        found = cast("list[Body]", bodies)
         for row in damaged:
             found[row] = self._damaged(file, read_i64_le(starts, row * START_BYTES), wanted[row][0])
         return found
@@ -289,6 +289,18 @@ def _index_of(files: list[BodyFile], position: int) -> int:
     """Which file holds it; −1 if none can."""
     at = bisect_right(files, position, key=lambda file: file.first_position) - 1
     return at if at >= 0 and position <= files[at].last_position else -1
+
+
+def _index_of_all(files: list[BodyFile], wanted: list[BodyPlace]) -> int:
+    """Which file holds all of them; −1 if that isn't one."""
+    at = _index_of(files, wanted[0][0]) if wanted else -1
+    if at < 0:
+        return -1
+    first, last = files[at].first_position, _end_of(files, at)
+    for serial, _, _ in wanted:
+        if not first <= serial <= last:
+            return -1
+    return at
 
 
 def _by_file(files: list[BodyFile], wanted: Sequence[BodyPlace], rows: list[int]) -> dict[int, list[int]]:
