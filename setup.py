@@ -1,4 +1,4 @@
-"""Builds the hot modules with mypyc and two of the ledger's from C; pyproject.toml declares everything else.
+"""Builds the hot modules with mypyc and three of the ledger's from C; pyproject.toml declares all else.
 
 The same source runs interpreted. Where C can't be compiled, and elsewhere than on Linux, the extensions are
 left out and said so: Postroom then works, more slowly. ``POSTROOM_COMPILE=0`` leaves them out on purpose,
@@ -29,10 +29,10 @@ INTERPRETED = TABLES | set((SOURCE / "channel" / "rules").glob("*.py"))
 CORE_FOLDERS = ("manager",)
 CORE_LEDGER = (
     *("ledger", "format/records", "format/entry_records", "format/block"),
-    *("storage/bodies", "storage/journal", "storage/writer"),
+    *("storage/bodies", "storage/body_file", "storage/journal", "storage/writer"),
 )
 DESCRIBING = {"egg_info", "dist_info", "sdist"}
-C_MODULES = ("storage/_writer", "format/_split")
+C_MODULES = ("storage/_writer", "storage/_cached_reads", "format/_split")
 EDGE_FOLDERS = ("channel",)
 EDGE_SERVER = (
     *(f"channels/{name}" for name in ("agent_link", "foreign_receiving_link", "foreign_sending_link")),

@@ -248,7 +248,7 @@ class Ledger:
         """
         return self._store.read(wanted)
 
-    def read_cached_bodies(self, wanted: Sequence[BodyPlace]) -> list[Body] | None:
+    def read_cached_bodies(self, wanted: list[BodyPlace]) -> list[Body] | None:
         """The same if the page cache has them all, so that a loop may ask; None: ask `read_bodies`."""
         return self._store.read_cached(wanted)
 

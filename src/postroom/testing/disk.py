@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from postroom.ledger.options import SMALLEST_VOLUME_BYTES
+from postroom.ledger.storage.body_requests import BodyPlace
+from postroom.ledger.storage.cached_reads import CachedBodies, read_pieces
 from postroom.ledger.storage.disk import Bytes
 
 UNBOUNDED_BYTES: Final = 1 << 60
@@ -55,8 +57,8 @@ class MemoryFile:
         buffer[: len(data)] = data
         return len(data)
 
-    def read_cached(self, offset: int, size: int) -> bytes | None:
-        return self.read_at(offset, size)
+    def read_cached(self, wanted: list[BodyPlace], starts: bytes, gap_bytes: int) -> CachedBodies | None:
+        return read_pieces(self.read_at, wanted, starts, gap_bytes)
 
     def view(self) -> bytes:
         return self.read_at(0, len(self.now))

@@ -80,6 +80,37 @@ def test_messages_of_any_size_arrive_whole(size: int, settled: bool) -> None:
     assert peer.unsettled_count == link.unsettled_count == (0 if settled else 1)
 
 
+@pytest.mark.parametrize("size", [0, 1, 255, 430, 436, 1000])
+@pytest.mark.parametrize("head", [b"", b"the head"])
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_message_in_two_parts_goes_out_as_if_they_had_been_joined(
+    size: int, head: bytes, settled: bool
+) -> None:
+    """In one frame or in many, beside others, and behind what waits for the peer's window."""
+    sections = bytes(index % 251 for index in range(size))
+    written: list[bytes] = []
+    for joined in (True, False):
+        pair = Pair(server=server_options(max_frame_size_bytes=512))
+        link, peer = pair.sending(5)
+        for tag in (b"1", b"2"):
+            if joined:
+                link.send_joined(head, sections, tag, settled, "context")
+            else:
+                link.send(head + sections, tag, settled, 0, None, "context")
+        assert (link.credit, link.unsettled_count) == (3, 0 if settled else 2)
+        written.append(pair.client.data_to_send())
+        pair.server.receive_data(written[-1], pair.now_us)
+        assert peer.unsettled_count == link.unsettled_count
+    assert written[0] == written[1]
+
+
+def test_a_message_in_two_parts_needs_credit() -> None:
+    link, _ = Pair().sending(1)
+    link.send_joined(b"a", b"b", b"1", True, None)
+    with pytest.raises(UsageError, match="credit"):
+        link.send_joined(b"a", b"b", b"2", True, None)
+
+
 def test_no_frame_is_larger_than_the_peer_takes() -> None:
     """The pair's decoders refuse larger ones; here even the first frame carries a large state."""
     pair = Pair(server=server_options(max_frame_size_bytes=512))

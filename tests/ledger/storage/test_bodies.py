@@ -1,6 +1,5 @@
 """Reading bodies: from every kind of file, in any order, waiting for the disk or not, whole or damaged."""
 
-import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.body_file import PackedBodies, SealedBodies
 from postroom.ledger.storage.body_requests import Body, BodyPlace
-from postroom.ledger.storage.disk import RealDisk, RealFile
+from postroom.ledger.storage.disk import RealDisk
 from postroom.ledger.upkeep.compaction import WANT_DTYPE, Run, rewrite
 from tests.ledger.entry_records import GET, put, put_chunks
 from tests.ledger.files import LARGE, flip, opened
@@ -193,62 +192,3 @@ def test_a_disk_that_has_to_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
     assert ledger.read_cached_bodies([place]) is None
     assert ledger.read_bodies([place]) == [b"body"]
     ledger.close()
-
-
-def a_file(folder: Path, data: bytes) -> RealFile:
-    file = RealDisk(folder).create("file")
-    file.write_at(0, [data])
-    return file
-
-
-def test_the_page_cache_gives_what_it_has_and_nothing_less(tmp_path: Path) -> None:
-    file = a_file(tmp_path, b"0123456789")
-    found = (file.read_cached(2, 5) for _ in range(1000))
-    assert next(data for data in found if data is not None) == b"23456"
-    assert file.read_cached(5, 6) is None, "the file ends before: who may wait finds out why"
-
-
-@pytest.mark.parametrize("code", [errno.EAGAIN, errno.EOPNOTSUPP])
-def test_a_file_system_that_would_wait_or_cannot_tell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    def refuse(*_: object) -> int:
-        raise OSError(code, os.strerror(code))
-
-    file = a_file(tmp_path, b"0123456789")
-    monkeypatch.setattr(os, "preadv", refuse)
-    assert file.read_cached(0, 4) is None
-
-
-def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> int:
-        raise OSError(errno.EIO, "Input/output error")
-
-    file = a_file(tmp_path, b"0123456789")
-    monkeypatch.setattr(os, "preadv", fail)
-    with pytest.raises(OSError, match="Input/output"):
-        file.read_cached(0, 4)
-
-
-@pytest.mark.parametrize(("between", "reads"), [(3000, 1), (6000, 3)])
-def test_what_lies_far_between_bodies_is_not_copied_out_of_the_page_cache(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, between: int, reads: int
-) -> None:
-    places = []
-    for number in range(3):
-        places.append(put(ledger.builder, b"wanted %d" % number))
-        put(ledger.builder, bytes(between))
-    ledger.flush()
-    sizes: list[int] = []
-    read_cached = RealFile.read_cached
-
-    def noted(file: RealFile, offset: int, size: int) -> bytes | None:
-        sizes.append(size)
-        return read_cached(file, offset, size)
-
-    expected = [b"wanted %d" % number for number in range(3)]
-    at_once(ledger, places)
-    monkeypatch.setattr(RealFile, "read_cached", noted)
-    assert at_once(ledger, places) == expected
-    assert len(sizes) % reads == 0 and (max(sizes) < 2 * between) == (reads == 3)
-    assert ledger.read_bodies(places) == expected

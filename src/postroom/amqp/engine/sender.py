@@ -16,7 +16,12 @@ from postroom.amqp.engine.shared_state import SessionState
 from postroom.amqp.engine.states import OPEN
 from postroom.amqp.engine.violations import LinkViolation, UsageError
 from postroom.amqp.errors import INVALID_FIELD, LINK_MESSAGE_SIZE_EXCEEDED, LINK_TRANSFER_LIMIT_EXCEEDED
-from postroom.amqp.frames.frames import MAX_FAST_TAG_BYTES, write_settled_transfer, write_transfer
+from postroom.amqp.frames.frames import (
+    MAX_FAST_TAG_BYTES,
+    extend_frame,
+    write_settled_transfer,
+    write_transfer,
+)
 from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.amqp.frames.transfers import SENDER, SND_MIXED, SND_SETTLED, Flow
 
@@ -100,11 +105,7 @@ class SenderLink(Link):
         backlog = self.session.backlog
         if state is not None:
             backlog.check_state(tag, state)
-        self.delivery_count = (self.delivery_count + 1) & 0xFFFF_FFFF
-        self.credit -= 1
-        if not settled:
-            self.unsettled_count += 1
-        delivery = Delivery(NOT_SENT, self, tag, message_format, settled, context)
+        delivery = self._new_delivery(tag, message_format, settled, context)
         wire = self.wire
         if (
             size > wire.max_payload_bytes
@@ -116,20 +117,50 @@ class SenderLink(Link):
         ):
             self._send_pieces(Piece(delivery, payload, True, more, False, resume, state))
             return delivery
+        self._write_whole(delivery, payload)
+        return delivery
+
+    def send_joined(
+        self, head: bytes, sections: bytes, tag: bytes, settled: bool, context: object
+    ) -> Delivery:
+        """The same as :meth:`send` of one behind the other; where they are one frame, without joining them
+        before."""
+        size: i64 = len(head) + len(sections)
+        backlog = self.session.backlog
+        wire = self.wire
+        fits = size <= wire.max_payload_bytes and backlog.peer_incoming_window > 0 and not backlog.pieces
+        if not fits or not self._may_send(size, tag, settled, False):
+            return self.send(head + sections, tag, settled, 0, None, context)
+        delivery = self._new_delivery(tag, 0, settled, context)
+        start = len(wire.writer)
+        self._write_whole(delivery, head)
+        extend_frame(wire.writer, start, sections)
+        return delivery
+
+    def _new_delivery(self, tag: bytes, message_format: i64, settled: bool, context: object) -> Delivery:
+        """Of a message that is sent from now on: it takes a credit."""
+        self.delivery_count = (self.delivery_count + 1) & 0xFFFF_FFFF
+        self.credit -= 1
+        if not settled:
+            self.unsettled_count += 1
+        return Delivery(NOT_SENT, self, tag, message_format, settled, context)
+
+    def _write_whole(self, delivery: Delivery, payload: bytes) -> None:
+        """Its only frame."""
+        backlog = self.session.backlog
         backlog.give_id(delivery)
         backlog.count_frame()
         write_transfer(
-            wire.writer,
+            self.wire.writer,
             backlog.channel,
             self.handle,
             delivery.id,
-            tag,
-            message_format,
-            settled,
+            delivery.tag,
+            delivery.message_format,
+            delivery.settled,
             False,
             payload,
         )
-        return delivery
 
     def send_settled(
         self, payloads: list[bytes], start: int, end: int, state: DeliveryState | None = None

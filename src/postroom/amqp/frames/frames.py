@@ -388,6 +388,12 @@ def write_transfer(
     _end_frame(w, start)
 
 
+def extend_frame(w: BytesWriter, start: i64, payload: bytes) -> None:
+    """Appends to the payload of the last frame, which begins at ``start``."""
+    w.write(payload)
+    _end_frame(w, start)
+
+
 def write_settled_transfer(
     w: BytesWriter, channel: i64, handle: i64, delivery_id: i64, state: bytes, payload: bytes
 ) -> None:

@@ -8,11 +8,11 @@ files is replaced, never changed, and a file that was removed under a reader is 
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final, final
+from typing import Final, cast, final
 
 import numpy as np
 from isal.isal_zlib import crc32
-from librt.strings import read_i32_le
+from librt.strings import read_i32_le, read_i64_le
 from mypy_extensions import i64
 
 from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
@@ -24,25 +24,18 @@ from postroom.ledger.format.block import (
 )
 from postroom.ledger.storage.body_file import BodyFile
 from postroom.ledger.storage.body_requests import Body, BodyPlace
+from postroom.ledger.storage.cached_reads import MAX_CACHED_GAP_BYTES, START_BYTES
 from postroom.ledger.storage.disk import Disk, DiskFile
 from postroom.ledger.storage.read_ahead import ReadAhead
 
 MAX_READ_BYTES: Final = 1 << 20
 """One read takes at most this much, unless a single piece is larger."""
 
-MAX_CACHED_GAP_BYTES: Final = 4 << 10
-"""What lies between two bodies and is read with them where no disk is waited for: copying more takes longer
-than another call of the system."""
-
 MAX_LOOKUPS: Final = 5
 """How often a reader looks again for a file that was replaced under it."""
 
 _OFFSET_MASK: Final = CHUNKED_OFFSET - 1
 _CRC_MASK: Final = 0xFFFF_FFFF
-
-
-class _WouldWait(Exception):
-    """What is wanted is not in the page cache."""
 
 
 @final
@@ -86,21 +79,48 @@ class BodyStore:
                 found[row] = self._read_chunked(serial, offset & _OFFSET_MASK, length)
             else:
                 plain.append(row)
-        self._read_plain(wanted, plain, found, True)
+        self._read_plain(wanted, plain, found)
         return found
 
-    def read_cached(self, wanted: Sequence[BodyPlace]) -> list[Body] | None:
+    def read_cached(self, wanted: list[BodyPlace]) -> list[Body] | None:
         """The same where no disk has to be waited for; None where one has to be, or can't be told, and for
         bodies in chunks.
         """
-        found: list[Body] = [b""] * len(wanted)
         for _, offset, _ in wanted:
             if offset & CHUNKED_OFFSET:
                 return None
-        try:
-            self._read_plain(wanted, list(range(len(wanted))), found, False)
-        except _WouldWait:
+        files = self._files
+        at = _index_of_all(files, wanted)
+        if at >= 0:
+            return self._cached_of(files[at], wanted)
+        by_file = _by_file(files, wanted, list(range(len(wanted))))
+        found: list[Body] = [b""] * len(wanted)
+        for at, rows in by_file.items():
+            bodies = self._cached_of(files[at], [wanted[row] for row in rows]) if at >= 0 else None
+            if bodies is None:
+                return None
+            for row, body in zip(rows, bodies, strict=True):
+                found[row] = body
+        return found
+
+    def _cached_of(self, file: BodyFile, wanted: list[BodyPlace]) -> list[Body] | None:
+        """Of one file; None also where it has gone, or the disk fails: who may wait finds out why."""
+        if not file.ready():
             return None
+        try:
+            starts = file.places(wanted)
+            opened = file.open()
+            read = opened.read_cached(wanted, starts, min(self._gap_bytes, MAX_CACHED_GAP_BYTES))
+        except OSError:
+            return None
+        if read is None:
+            return None
+        bodies, damaged, first, end = read
+        if end:
+            self._ahead.have_read(file.name(), opened, first, end)
+        found = cast("list[Body]", bodies)
+        for row in damaged:
+            found[row] = self._damaged(file, read_i64_le(starts, row * START_BYTES), wanted[row][0])
         return found
 
     def chunk_list(self, serial: int, offset: int) -> list[BodyPlace]:
@@ -124,7 +144,7 @@ class BodyStore:
         except OSError as error:
             return BodyUnreadable(self._disk.describe(""), 0, _unread(serial, error))
         chunks: list[Body] = [b""] * len(places)
-        self._read_plain(places, list(range(len(places))), chunks, True)
+        self._read_plain(places, list(range(len(places))), chunks)
         whole: list[bytes] = []
         for chunk in chunks:
             if isinstance(chunk, LedgerCorrupt):
@@ -148,38 +168,32 @@ class BodyStore:
             if at < 0:
                 continue
             try:
-                (start,) = files[at].places([(key, offset, size)])
+                start: int = read_i64_le(files[at].places([(key, offset, size)]), 0)
                 return files[at].open().read_at(start, size) if start >= 0 else b""
             except FileNotFoundError:
                 continue
         return b""
 
-    def _read_plain(
-        self, wanted: Sequence[BodyPlace], rows: list[int], found: list[Body], may_wait: bool
-    ) -> None:
+    def _read_plain(self, wanted: Sequence[BodyPlace], rows: list[int], found: list[Body]) -> None:
         """Bodies in one piece, those of ``rows``; what is not there any more stays as it is in ``found``."""
         for _ in range(MAX_LOOKUPS):
             if not rows:
                 return
-            rows = self._read_from_files(wanted, rows, found, may_wait)
+            rows = self._read_from_files(wanted, rows, found)
 
-    def _read_from_files(
-        self, wanted: Sequence[BodyPlace], rows: list[int], found: list[Body], may_wait: bool
-    ) -> list[int]:
+    def _read_from_files(self, wanted: Sequence[BodyPlace], rows: list[int], found: list[Body]) -> list[int]:
         """Read what the present files have; returns the rows that have to be looked up again."""
         files = self._files
         missing: list[int] = []
         for at, rows_there in _by_file(files, wanted, rows).items():
-            if at < 0 or not self._read_file(files[at], wanted, rows_there, found, may_wait):
+            if at < 0 or not self._read_file(files[at], wanted, rows_there, found):
                 missing += rows_there
         return missing
 
     def _read_file(
-        self, file: BodyFile, wanted: Sequence[BodyPlace], rows: list[int], found: list[Body], may_wait: bool
+        self, file: BodyFile, wanted: Sequence[BodyPlace], rows: list[int], found: list[Body]
     ) -> bool:
         """Read from one file in order of place, nearby bodies together; False if the file has gone."""
-        if not may_wait and not file.ready():
-            raise _WouldWait
         try:
             places = file.places([wanted[row] for row in rows])
             opened = file.open()
@@ -190,15 +204,15 @@ class BodyStore:
                 found[row] = self._unreadable(file, 0, wanted[row][0], error)
             return True
         stretches: list[tuple[int, int, int]] = []
-        for row, start in zip(rows, places, strict=True):
+        for number, row in enumerate(rows):
+            start: int = read_i64_le(places, number * START_BYTES)
             if start >= 0:
                 stretches.append((start, wanted[row][2] + BODY_TRAILER_BYTES, row))
         stretches.sort()
-        gap_bytes = self._gap_bytes if may_wait else min(self._gap_bytes, MAX_CACHED_GAP_BYTES)
         at = 0
         while at < len(stretches):
-            stop = _run_from(stretches, at, gap_bytes)
-            self._read_run(file, opened, stretches[at:stop], wanted, found, may_wait)
+            stop = _run_from(stretches, at, self._gap_bytes)
+            self._read_run(file, opened, stretches[at:stop], wanted, found)
             at = stop
         if stretches:
             last_start, last_size, _ = stretches[-1]
@@ -212,24 +226,25 @@ class BodyStore:
         run: list[tuple[int, int, int]],
         wanted: Sequence[BodyPlace],
         found: list[Body],
-        may_wait: bool,
     ) -> None:
         """Neighbours by one read; each alone where the disk doesn't give all of them."""
         first, end = run[0][0], _end_of_run(run)
         try:
-            data = _read(opened, first, end - first, may_wait)
+            data = opened.read_at(first, end - first)
         except OSError as error:
             if len(run) > 1:
                 for one in run:
-                    self._read_run(file, opened, [one], wanted, found, may_wait)
+                    self._read_run(file, opened, [one], wanted, found)
             else:
                 row = run[0][2]
                 found[row] = self._unreadable(file, first, wanted[row][0], error)
             return
         for start, row in _cut(data, first, run, found):
-            where, serial = self._disk.describe(file.name()), wanted[row][0]
-            why = f"the body of message {serial} is damaged: its CRC is wrong"
-            found[row] = LedgerCorrupt(where, start, why)
+            found[row] = self._damaged(file, start, wanted[row][0])
+
+    def _damaged(self, file: BodyFile, start: int, serial: int) -> LedgerCorrupt:
+        why = f"the body of message {serial} is damaged: its CRC is wrong"
+        return LedgerCorrupt(self._disk.describe(file.name()), start, why)
 
     def _unreadable(self, file: BodyFile, start: int, serial: int, error: OSError) -> LedgerCorrupt:
         return BodyUnreadable(self._disk.describe(file.name()), start, _unread(serial, error))
@@ -276,6 +291,18 @@ def _index_of(files: list[BodyFile], position: int) -> int:
     return at if at >= 0 and position <= files[at].last_position else -1
 
 
+def _index_of_all(files: list[BodyFile], wanted: list[BodyPlace]) -> int:
+    """Which file holds all of them; −1 if that isn't one."""
+    at = _index_of(files, wanted[0][0]) if wanted else -1
+    if at < 0:
+        return -1
+    first, last = files[at].first_position, _end_of(files, at)
+    for serial, _, _ in wanted:
+        if not first <= serial <= last:
+            return -1
+    return at
+
+
 def _by_file(files: list[BodyFile], wanted: Sequence[BodyPlace], rows: list[int]) -> dict[int, list[int]]:
     """The rows by index of the file that holds them, −1 for none. Neighbours mostly share a file."""
     found: dict[int, list[int]] = {}
@@ -296,15 +323,6 @@ def _end_of(files: list[BodyFile], at: int) -> int:
     """The last position for which a file is asked: the next one begins behind it."""
     last = files[at].last_position
     return last if at + 1 == len(files) else min(last, files[at + 1].first_position - 1)
-
-
-def _read(file: DiskFile, start: int, size: int, may_wait: bool) -> bytes:
-    if may_wait:
-        return file.read_at(start, size)
-    data = file.read_cached(start, size)
-    if data is None:
-        raise _WouldWait
-    return data
 
 
 def _cut(data: bytes, at: int, run: list[tuple[int, int, int]], found: list[Body]) -> list[tuple[int, int]]:

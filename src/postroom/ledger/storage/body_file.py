@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol, final
 
 import numpy as np
+from librt.strings import BytesWriter, write_i64_le
 
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.format.block import BLOCK_HEADER_BYTES
@@ -11,6 +12,7 @@ from postroom.ledger.format.file_names import PackedName, bodies_name, events_na
 from postroom.ledger.format.headers import FILE_HEADER_BYTES, decode_block_header, decode_file_header
 from postroom.ledger.format.layout import BLOCK_ROW_DTYPE, Array
 from postroom.ledger.storage.body_requests import BodyPlace
+from postroom.ledger.storage.cached_reads import find_starts, is_native
 from postroom.ledger.storage.disk import Disk, DiskFile
 from postroom.ledger.storage.events_image import load_image
 from postroom.ledger.storage.journal import BlockTable
@@ -36,8 +38,8 @@ class BodyFile(Protocol):
     def ready(self) -> bool:
         """Whether `places` has all it needs in memory."""
 
-    def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
-        """The offset in the file of each; −1 where it holds none."""
+    def places(self, wanted: list[BodyPlace]) -> bytes:
+        """The offset in the file of each, as an i64, little-endian; −1 where it holds none."""
 
     def starts(self, serials: Array, offsets: Array) -> Array:
         """The same of many at once, as arrays."""
@@ -63,14 +65,14 @@ class JournalBodies:
     def ready(self) -> bool:
         return True
 
-    def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
-        found: list[int] = []
+    def places(self, wanted: list[BodyPlace]) -> bytes:
+        found = BytesWriter()
         first, last, heap, heap_bytes = 1, 0, 0, -1
         for serial, offset, _ in wanted:
             if not first <= serial <= last:
                 first, last, heap, heap_bytes = self.table.block_of(serial)
-            found.append(heap + offset if offset <= heap_bytes else -1)
-        return found
+            write_i64_le(found, heap + offset if offset <= heap_bytes else -1)
+        return found.getvalue()
 
     def starts(self, serials: Array, offsets: Array) -> Array:
         table = self.table
@@ -93,8 +95,6 @@ class SealedBodies:
         self.first_file = self.last_file = number
         self._disk = disk
         self._table: Array | None = None
-        self._firsts: Array | None = None
-        """Its first positions alone: a search in the table would copy them each time."""
 
     def name(self) -> str:
         return bodies_name(self.first_file)
@@ -115,15 +115,13 @@ class SealedBodies:
             self._table = table.copy()
         return table
 
-    def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
-        places: list[int] = self.starts(*_columns(wanted)).tolist()
-        return places
+    def places(self, wanted: list[BodyPlace]) -> bytes:
+        if is_native():
+            return find_starts(wanted, self.table(), False)
+        return packed_starts(self.starts(*_columns(wanted)))
 
     def starts(self, serials: Array, offsets: Array) -> Array:
-        table = self.table()
-        if self._firsts is None and self._table is not None:
-            self._firsts = np.ascontiguousarray(table["first_position"])
-        return block_starts(table, serials, offsets, self._firsts)
+        return block_starts(self.table(), serials, offsets)
 
     def open(self) -> DiskFile:
         return self._disk.open(self.name())
@@ -152,9 +150,10 @@ class PackedBodies:
             self._index = load_packed_index(self._disk, self.packed, self.span)
         return self._index
 
-    def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
-        places: list[int] = self.starts(*_columns(wanted)).tolist()
-        return places
+    def places(self, wanted: list[BodyPlace]) -> bytes:
+        if is_native():
+            return find_starts(wanted, self.index(), True)
+        return packed_starts(self.starts(*_columns(wanted)))
 
     def starts(self, serials: Array, offsets: Array) -> Array:
         return piece_starts(self.index(), serials)
@@ -169,12 +168,17 @@ def _columns(wanted: Sequence[BodyPlace]) -> tuple[Array, Array]:
     return serials, np.array([place[1] for place in wanted], np.int64)
 
 
-def block_starts(table: Array, serials: Array, offsets: Array, firsts: Array | None = None) -> Array:
+def packed_starts(starts: Array) -> bytes:
+    """An i64 each, little-endian."""
+    return starts.astype("<i8").tobytes()
+
+
+def block_starts(table: Array, serials: Array, offsets: Array) -> Array:
     """Where in a file the stretches at these offsets of the bodies heaps begin, by its block table; −1 where
-    it has none. ``firsts``: the table's first positions, where somebody has them by themselves."""
+    it has none."""
     if not len(table):
         return np.full(len(serials), -1, np.int64)
-    firsts = table["first_position"] if firsts is None else firsts
+    firsts = table["first_position"]
     rows = np.searchsorted(firsts, serials, "right") - 1
     found = (rows >= 0) & (offsets <= table["bodies_bytes"][rows])
     return np.where(found, table["bodies_offset"][rows].astype(np.int64) + offsets, -1)

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Protocol, final
 
 from postroom.ledger.errors import LedgerLocked, LedgerLockless
+from postroom.ledger.storage.body_requests import BodyPlace
+from postroom.ledger.storage.cached_reads import CachedBodies, is_native, read_descriptor, read_pieces
 
 READABLE_PERMISSIONS = 0o640
 MAX_IO_PARTS = 512
@@ -52,8 +54,11 @@ class DiskFile(Protocol):
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """The same into a buffer, as far as it goes; returns how many bytes."""
 
-    def read_cached(self, offset: int, size: int) -> bytes | None:
-        """The same if all of them are in the page cache; None if not, or if that can't be told."""
+    def read_cached(self, wanted: list[BodyPlace], starts: bytes, gap_bytes: int) -> CachedBodies | None:
+        """Bodies that begin at ``starts`` (an i64 each, little-endian; −1: none), cut out and checked, if the
+        page cache has all of them; None if not, if that can't be told, or if the file ends within one. With
+        them is read what lies between two of them, if it is ``gap_bytes`` at most.
+        """
 
     def view(self) -> bytes | mmap.mmap:
         """The whole file as it is now, without copying where possible; not for files that still grow."""
@@ -182,7 +187,12 @@ class RealFile:
             done += count
         return done
 
-    def read_cached(self, offset: int, size: int) -> bytes | None:
+    def read_cached(self, wanted: list[BodyPlace], starts: bytes, gap_bytes: int) -> CachedBodies | None:
+        if is_native():
+            return read_descriptor(self._fd, wanted, starts, gap_bytes)
+        return read_pieces(self._read_at_once, wanted, starts, gap_bytes)
+
+    def _read_at_once(self, offset: int, size: int) -> bytes | None:
         data = bytearray(size)
         try:
             count = os.preadv(self._fd, [data], offset, os.RWF_NOWAIT)

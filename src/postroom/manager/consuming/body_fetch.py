@@ -4,7 +4,6 @@ from typing import final
 
 from mypy_extensions import i64
 
-from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.storage.body_requests import Body
 from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.effects import Fetch
@@ -126,13 +125,13 @@ def arrived(core: Core, entry: Entry, body: Body) -> None:
 def _take(core: Core, entry: Entry, body: Body) -> None:
     if entry.state != n.AVAILABLE or entry.body is not None:
         return
-    if isinstance(body, LedgerCorrupt):
-        take_out(as_queue(entry.queue), entry)
-        without_body(core, entry, body)
-    else:
+    if isinstance(body, bytes):
         check_body(entry, body)
         keep_body(core, entry, body)
         as_queue(entry.queue).bodies.missing -= 1
+    else:
+        take_out(as_queue(entry.queue), entry)
+        without_body(core, entry, body)
 
 
 @final
@@ -145,8 +144,8 @@ class BodyFetchPart(TurnPart):
     def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
         queue = as_queue(entries[0].queue)
         queue.bodies.fetching = False
-        for entry, body in zip(entries, bodies, strict=True):
-            arrived(core, entry, body)
+        for row, entry in enumerate(entries):
+            arrived(core, entry, bodies[row])
         core.agenda.woken.append(queue)
 
     def durable(self, core: Core) -> None:

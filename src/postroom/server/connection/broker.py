@@ -218,9 +218,9 @@ class Broker(BrokerState):
     def fetched(self, fetch: Fetch, bodies: list[Body], now_us: int) -> None:
         """The bodies that ``fetch`` asked for. A damaged one ends its entry, not the broker; what the disk
         didn't give is asked for again."""
-        for entry, body in zip(fetch.entries, bodies, strict=True):
-            if isinstance(body, LedgerCorrupt):
-                self._could_not_read(entry, body, now_us)
+        for row, body in enumerate(bodies):
+            if not isinstance(body, bytes):
+                self._could_not_read(fetch.entries[row], body, now_us)
         self.manager.fetched(fetch.entries, bodies, now_us)
 
     def _could_not_read(self, entry: Entry, damage: LedgerCorrupt, now_us: int) -> None:

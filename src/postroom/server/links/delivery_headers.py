@@ -1,6 +1,8 @@
 """The first sections of a delivery: a fresh header, what of its count was a failure, and message annotations
 that an outcome has changed."""
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from postroom.amqp.encoding.types import MAX_UINT, UInt
@@ -11,11 +13,11 @@ from postroom.ledger.format.records import ArrivalFlag
 from postroom.manager.kernel.effects import Delivery
 
 _DURABLE = int(ArrivalFlag.DURABLE)
-_cache: dict[int, bytes] = {}
-"""Headers without time to live, by delivery count, first-acquirer, priority and durability: there are few,
-and they are met often.
+_MAX_CACHED_COUNT: Final = 16
+_known: Final[list[bytes]] = [b""] * (_MAX_CACHED_COUNT << 9)
+"""Headers without time to live, by delivery count, first-acquirer, priority and durability, b"": not met yet.
+There are few, and they are met often.
 """
-_MAX_CACHED_COUNT = 16
 
 
 def first_sections(delivery: Delivery, now_us: int) -> bytes:
@@ -56,7 +58,7 @@ def header_of(
     if count >= _MAX_CACHED_COUNT:
         return encode_header(durable, priority, -1, first_acquirer, count)
     key = (count << 9) | (first_acquirer << 8) | (priority << 1) | durable
-    header = _cache.get(key)
-    if header is None:
-        header = _cache[key] = encode_header(durable, priority, -1, first_acquirer, count)
+    header = _known[key]
+    if not header:
+        header = _known[key] = encode_header(durable, priority, -1, first_acquirer, count)
     return header

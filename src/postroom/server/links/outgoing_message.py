@@ -13,7 +13,7 @@ def send_message(
 ) -> None:
     """Send a message that begins with ``head``."""
     if len(sections) < LARGE_BYTES:
-        link.send(head + sections, tag, settled, 0, None, context)
+        link.send_joined(head, sections, tag, settled, context)
         return
     begun = link.send(head, tag, settled, 0, None, context, True)
     link.append(begun, sections, False)
