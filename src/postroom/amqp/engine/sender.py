@@ -95,27 +95,51 @@ class SenderLink(Link):
         link:message-size-exceeded) the peer wouldn't take it.
         """
         size: i64 = len(payload)
+        self._check(size, tag, settled, resume)
+        if state is not None:
+            self.session.backlog.check_state(tag, state)
+        delivery = self._begin(tag, settled, message_format, context)
+        if self._needs_pieces(size) or more or resume or state is not None:
+            self._send_pieces(Piece(delivery, payload, True, more, False, resume, state))
+        else:
+            self._send_at_once(delivery, b"", payload)
+        return delivery
+
+    def send_behind(self, head: bytes, rest: bytes, tag: bytes, settled: bool, context: object) -> None:
+        """As :meth:`send`, of a message that is ``head`` and ``rest``, of which the second isn't copied if it
+        is large.
+        """
+        size: i64 = len(head) + len(rest)
+        self._check(size, tag, settled, False)
+        delivery = self._begin(tag, settled, 0, context)
+        if self._needs_pieces(size):
+            self._send_pieces(Piece(delivery, head, True, True, False, False, None))
+            self._send_pieces(Piece(delivery, rest, False, False, False, False, None))
+        else:
+            self._send_at_once(delivery, head, rest)
+
+    def _check(self, size: i64, tag: bytes, settled: bool, resume: bool) -> None:
+        """Raises as :meth:`send` where a message of so many bytes can't be sent."""
         if not self._may_send(size, tag, settled, resume):
             raise self._refusal(size, tag, settled)
-        backlog = self.session.backlog
-        if state is not None:
-            backlog.check_state(tag, state)
+
+    def _begin(self, tag: bytes, settled: bool, message_format: int, context: object) -> Delivery:
+        """Count a message that is sent."""
         self.delivery_count = (self.delivery_count + 1) & 0xFFFF_FFFF
         self.credit -= 1
         if not settled:
             self.unsettled_count += 1
-        delivery = Delivery(NOT_SENT, self, tag, message_format, settled, context)
-        wire = self.wire
-        if (
-            size > wire.max_payload_bytes
-            or backlog.peer_incoming_window <= 0
-            or backlog.pieces
-            or more
-            or resume
-            or state is not None
-        ):
-            self._send_pieces(Piece(delivery, payload, True, more, False, resume, state))
-            return delivery
+        return Delivery(NOT_SENT, self, tag, message_format, settled, context)
+
+    def _needs_pieces(self, size: i64) -> bool:
+        """Whether a message of so many bytes can't go at once, in a frame."""
+        backlog = self.session.backlog
+        return (
+            size > self.wire.max_payload_bytes or backlog.peer_incoming_window <= 0 or len(backlog.pieces) > 0
+        )
+
+    def _send_at_once(self, delivery: Delivery, head: bytes, rest: bytes) -> None:
+        wire, backlog = self.wire, self.session.backlog
         backlog.give_id(delivery)
         backlog.count_frame()
         write_transfer(
@@ -123,13 +147,14 @@ class SenderLink(Link):
             backlog.channel,
             self.handle,
             delivery.id,
-            tag,
-            message_format,
-            settled,
+            delivery.tag,
+            delivery.message_format,
+            delivery.settled,
             False,
-            payload,
+            head,
+            len(rest),
         )
-        return delivery
+        wire.put_payload(rest, 0, len(rest))
 
     def send_settled(
         self, payloads: list[bytes], start: int, end: int, state: DeliveryState | None = None

@@ -1,19 +1,14 @@
 """A message on its way out of a link."""
 
-from typing import Final
-
 from postroom.amqp.engine.sender import SenderLink
-
-LARGE_BYTES: Final = 256 << 10
-"""From here on another copy costs more than another frame."""
+from postroom.amqp.engine.shared_state import COPIED_BYTES
 
 
 def send_message(
     link: SenderLink, head: bytes, sections: bytes, tag: bytes, settled: bool, context: object
 ) -> None:
     """Send a message that begins with ``head``."""
-    if len(sections) < LARGE_BYTES:
+    if len(sections) <= COPIED_BYTES:
         link.send(head + sections, tag, settled, 0, None, context)
-        return
-    begun = link.send(head, tag, settled, 0, None, context, True)
-    link.append(begun, sections, False)
+    else:
+        link.send_behind(head, sections, tag, settled, context)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from mypy_extensions import mypyc_attr
 
 from postroom.amqp.engine.options import NEVER_US
+from postroom.amqp.engine.shared_state import Output
 from postroom.server.access.sign_in_policy import ClientCertificate
 from postroom.server.clock import Clock, monotonic_us
 from postroom.server.configuration.config import LimitsConfig
@@ -194,9 +195,11 @@ class SocketConnection(Worker):
         if self._binding.aborted:
             self._transport.abort()
             return
-        data = self._wrapped(self._binding)
-        if data:
-            self._transport.write(data)
+        parts = self._wrapped(self._binding)
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        elif parts:
+            self._transport.writelines(parts)
         if self._binding.finished and not self._ended:
             self._ended = True
             self._finish(self._transport)
@@ -239,9 +242,9 @@ class SocketConnection(Worker):
         end = self._pass(len(data) - start, limit_bytes)
         return binding.receive(data, monotonic_us(), self._now_us(), start, end)
 
-    def _wrapped(self, binding: ConnectionBinding) -> bytes:
-        """What goes out of all that ``binding`` has to say."""
-        return binding.data_to_send()
+    def _wrapped(self, binding: ConnectionBinding) -> list[Output]:
+        """What goes out of all that ``binding`` has to say, in parts."""
+        return binding.parts_to_send()
 
     def _finish(self, transport: asyncio.Transport) -> None:
         """AMQP has said its last."""
