@@ -36,8 +36,8 @@ MAX_CACHED_GAP_BYTES: Final = 4 << 10
 than another call of the system."""
 
 ALONE_BYTES: Final = 256 << 10
-"""Who waits for the disk reads a body from here on by itself, to where it stays: cutting it out of what was read
-with its neighbours would copy it."""
+"""Who waits for the disk reads a body from here on by itself, to where it stays: cutting it out of what was
+read with its neighbours would copy it."""
 
 MAX_LOOKUPS: Final = 5
 """How often a reader looks again for a file that was replaced under it."""
@@ -153,13 +153,12 @@ class BodyStore:
         if places and sum(sizes) != length:
             return self._bad_chunks(serial, f"it has {sum(sizes)} bytes in chunks instead of {length}")
         room = BodyRoom(length if places else 0)
-        damage_or_nothing = self._fill(places, room.parts(sizes))
-        if damage_or_nothing is not None:
-            return damage_or_nothing
-        return room.take()
+        lacking = self._fill(places, room.parts(sizes))
+        return room.take() if lacking is None else lacking
 
     def _fill(self, places: list[BodyPlace], parts: list[memoryview]) -> Body | None:
-        """Read the chunks of a body into ``parts``. None: all are there; b"": one was taken away meanwhile."""
+        """Read the chunks of a body into ``parts``. None: all are there; b"": one was taken away
+        meanwhile."""
         reading = _Reading(places, True, parts)
         self._read_plain(reading, list(range(len(places))))
         for chunk in reading.found:
