@@ -89,8 +89,8 @@ class Wire:
         return self._parts_bytes + len(self.writer) == 0
 
     def put_payload(self, payload: bytes, start: i64, end: i64) -> None:
-        """What belongs behind the head of a frame that was just written: ``payload`` from ``start`` up to, not
-        including, ``end``. It isn't copied unless it is small.
+        """What belongs behind the head of a frame that was just written: ``payload`` from ``start`` up to,
+        not including, ``end``. It isn't copied unless it is small.
         """
         whole = start == 0 and end == len(payload)
         if end - start <= COPIED_BYTES:

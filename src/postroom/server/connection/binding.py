@@ -55,11 +55,12 @@ from postroom.server.connection.token_sign_in import token_sign_ins_of
 from postroom.server.kernel.bound_link import BoundLink
 from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.kernel.connection_state import ANONYMOUS_USER, ConnectionState
+from postroom.server.links.outgoing_link import AHEAD_BYTES
 from postroom.server.links.registry import Gone, registry_of
 from postroom.server.logs import log
 
-OUTPUT_PIECE_BYTES: Final = 256 << 10
-"""Of large messages so much is written at a time: what the socket can't take yet isn't copied, either."""
+OUTPUT_PIECE_BYTES: Final = 512 << 10
+"""Of large messages so much is written in a turn: each turn has its own cost, and the others wait for it."""
 OFFERED_CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION]
 
 
@@ -408,6 +409,7 @@ def _options(broker: BrokerState, arrival: Arrival, mechanisms: list[str]) -> Co
         max_links=limits.max_links,
         incoming_window_frames=limits.incoming_window_frames,
         max_message_size_bytes=limits.max_message_bytes,
+        max_buffered_bytes=AHEAD_BYTES,
         max_written_bytes=OUTPUT_PIECE_BYTES,
     )
 

@@ -45,7 +45,8 @@ from postroom.server.links.terminus import ms_property, read_filters, wants_bran
 from postroom.server.logs import log
 
 AHEAD_BYTES: Final = 4 << 20
-"""Messages given to one link and not yet sent, at about their size."""
+"""Messages given to one link and not yet sent, at about their size; and what of messages waits on one session
+at which its links get no more."""
 FIRST_AVERAGE_BYTES: Final = 64 << 10
 """Taken as the size of a message before the first has been seen."""
 TAG_BYTES: Final = 4
@@ -142,7 +143,10 @@ class OutgoingLink(BoundLink):
 
     def refill(self, now_us: int) -> None:
         reader = self.reader
-        if reader is not None and reader.credit * 2 < min(self._limit_ahead(), self.link.credit):
+        if reader is None:
+            return
+        most = min(self._limit_ahead(), self.link.usable_credit())
+        if reader.credit * 2 < most or reader.credit > most:
             self.update_credit(now_us)
 
     def update_credit(self, now_us: int) -> None:

@@ -82,6 +82,8 @@ class SocketConnection(Worker):
         self._binding: ConnectionBinding | None = None
         self._inbox: Final[deque[bytes]] = deque()
         self._offset = 0
+        self._joins = False
+        """Each part of a write would be a TLS record of its own."""
         self._paused = False
         self._held = False
         """A limit of its rate is reached: nothing is read, and what has arrived waits."""
@@ -97,6 +99,7 @@ class SocketConnection(Worker):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's has all of it, but is no subclass
         self._transport.set_write_buffer_limits(high=self._owner.limits.output_bytes)
         handshake = transport.get_extra_info("ssl_object")
+        self._joins = handshake is not None
         if self.listen is not None and handshake is not None:
             from postroom.server.listening.tls import end_point, shown_certificate
 
@@ -196,10 +199,10 @@ class SocketConnection(Worker):
             self._transport.abort()
             return
         parts = self._wrapped(self._binding)
-        if len(parts) == 1:
-            self._transport.write(parts[0])
-        elif parts:
+        if len(parts) > 1 and not self._joins:
             self._transport.writelines(parts)
+        elif parts:
+            self._transport.write(b"".join(parts))
         if self._binding.finished and not self._ended:
             self._ended = True
             self._finish(self._transport)
