@@ -55,7 +55,6 @@ from postroom.server.connection.token_sign_in import token_sign_ins_of
 from postroom.server.kernel.bound_link import BoundLink
 from postroom.server.kernel.broker_state import BrokerState
 from postroom.server.kernel.connection_state import ANONYMOUS_USER, ConnectionState
-from postroom.server.links.outgoing_link import AHEAD_BYTES
 from postroom.server.links.registry import Gone, registry_of
 from postroom.server.logs import log
 
@@ -409,7 +408,6 @@ def _options(broker: BrokerState, arrival: Arrival, mechanisms: list[str]) -> Co
         max_links=limits.max_links,
         incoming_window_frames=limits.incoming_window_frames,
         max_message_size_bytes=limits.max_message_bytes,
-        max_buffered_bytes=AHEAD_BYTES,
         max_written_bytes=OUTPUT_PIECE_BYTES,
     )
 

@@ -45,8 +45,7 @@ from postroom.server.links.terminus import ms_property, read_filters, wants_bran
 from postroom.server.logs import log
 
 AHEAD_BYTES: Final = 4 << 20
-"""Messages given to one link and not yet sent, at about their size; and what of messages waits on one session
-at which its links get no more."""
+"""Messages given to one link and not yet sent, at about their size."""
 FIRST_AVERAGE_BYTES: Final = 64 << 10
 """Taken as the size of a message before the first has been seen."""
 TAG_BYTES: Final = 4
