@@ -41,7 +41,7 @@ EDGE_SERVER = (
     *(f"kernel/{name}" for name in ("bound_link", "broker_state", "connection_state")),
     *(f"links/{name}" for name in ("acquisition", "addressing", "delivery_headers", "dynamic_nodes")),
     *(f"links/{name}" for name in ("held_answers", "incoming_link", "incoming_message", "kept_deliveries")),
-    *(f"links/{name}" for name in ("outcomes", "outgoing_link", "outgoing_message", "registry")),
+    *(f"links/{name}" for name in ("outcomes", "outgoing_link", "registry")),
     *("links/terminus", "links/transaction_coordinator", "management/links", "clock", "listening/turns"),
     *(f"listening/{name}" for name in ("busy_polling", "off_loop", "service", "socket_connection")),
 )

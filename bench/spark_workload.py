@@ -276,7 +276,7 @@ class Folder:
         blocks = [(self._dictionary.as_block(first, start_us), BLOCK_DICTIONARY)]
         blocks += [(block, 0) for block in _blocks(records)]
         end = records.last_position
-        blocks.append((SealedParts(end + 1, end, time_at(end), b"", b"", b"", b"", []), 0))
+        blocks.append((SealedParts(end + 1, end, time_at(end), b"", b"", b"", [], []), 0))
         for block, flags in blocks:
             head = encode_block(block, header.identity(), block.last_position, crc, flags)
             crc = header_crc_of(head)
@@ -316,7 +316,7 @@ def _blocks(records: Records) -> Iterator[SealedParts]:
         ids = names[offsets[:, None] + np.arange(ID_BYTES)]
         arrivals["message_id_offset"] = np.arange(len(arrivals)) * ID_BYTES
         yield SealedParts(
-            start, last, time_at(last), arrivals.tobytes(), some.transitions.tobytes(), ids.tobytes(), b"", []
+            start, last, time_at(last), arrivals.tobytes(), some.transitions.tobytes(), ids.tobytes(), [], []
         )
 
 

@@ -58,7 +58,7 @@ class LedgerMaker:
     def marker(self) -> None:
         """An idle broker's block without records: readers beside it may now read all."""
         position, now = self.builder.next_position, self.builder.time_us
-        self._write(SealedParts(position, position - 1, now, b"", b"", b"", b"", []))
+        self._write(SealedParts(position, position - 1, now, b"", b"", b"", [], []))
 
     def _write(self, parts: SealedParts) -> None:
         job = self._journal.append(parts)

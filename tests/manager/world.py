@@ -219,7 +219,7 @@ class World:
             at, size = int(row["detail_offset"]), int(row["detail_len"])
             if row["type"] == RecordType.BODY_CHUNK and size:
                 upload = int(row["serial"])
-                self._chunks[upload] = self._chunks.get(upload, b"") + parts.bodies[at : at + size]
+                self._chunks[upload] = self._chunks.get(upload, b"") + b"".join(parts.bodies)[at : at + size]
             self.transitions.append(row)
             self.details.append(parts.names[at : at + size])
         for row in np.frombuffer(parts.arrivals, ARRIVAL_DTYPE):
@@ -230,7 +230,7 @@ class World:
                 if offset & CHUNKED:
                     self.bodies[serial] = self._chunks.pop(int(row["upload"]))
                 else:
-                    self.bodies[serial] = parts.bodies[offset : offset + int(row["body_len"])]
+                    self.bodies[serial] = b"".join(parts.bodies)[offset : offset + int(row["body_len"])]
 
     def _carry_out(self, effects: Effects) -> list[bytes]:
         for fetch in effects.fetches:

@@ -97,6 +97,11 @@ class BrokerThread:
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(answer(), self._loop).result(TIMEOUT_S)
 
+    def service(self) -> Service:
+        """To be used on the broker's own thread."""
+        assert self._service is not None
+        return self._service
+
     def inbox_bytes(self) -> int:
         """Read from the sockets and not yet processed; to be called on the broker's own thread."""
         assert self._service is not None

@@ -71,7 +71,7 @@ class MemoryLedger:
     def _body(self, serial: int, offset: int, length: int) -> bytes:
         for parts in self.blocks:
             if parts.first_position <= serial <= parts.last_position:
-                return parts.bodies[offset : offset + length]
+                return b"".join(parts.bodies)[offset : offset + length]
         raise KeyError(serial)
 
     def close(self) -> None:

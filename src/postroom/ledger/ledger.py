@@ -206,7 +206,7 @@ class Ledger:
         if self._job is not None or not (self._journal.owes_marker() or self._journal.wants_next()):
             return False
         at = self.builder.next_to_take()
-        return self._submit(SealedParts(at, at - 1, self.builder.time_us, b"", b"", b"", b"", []))
+        return self._submit(SealedParts(at, at - 1, self.builder.time_us, b"", b"", b"", [], []))
 
     def complete(self) -> int:
         """Call when `completion_fd` is readable or the block was `written_at_once`.

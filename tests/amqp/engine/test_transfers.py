@@ -18,6 +18,7 @@ from postroom.amqp.engine.events import (
 from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.engine.serial_numbers import serial_diff
+from postroom.amqp.engine.shared_state import COPIED_BYTES
 from postroom.amqp.engine.violations import UsageError
 from postroom.amqp.frames.outcomes import (
     ACCEPTED,
@@ -80,37 +81,6 @@ def test_messages_of_any_size_arrive_whole(size: int, settled: bool) -> None:
     assert peer.unsettled_count == link.unsettled_count == (0 if settled else 1)
 
 
-@pytest.mark.parametrize("size", [0, 1, 255, 430, 436, 1000])
-@pytest.mark.parametrize("head", [b"", b"the head"])
-@pytest.mark.parametrize("settled", [True, False])
-def test_a_message_in_two_parts_goes_out_as_if_they_had_been_joined(
-    size: int, head: bytes, settled: bool
-) -> None:
-    """In one frame or in many, beside others, and behind what waits for the peer's window."""
-    sections = bytes(index % 251 for index in range(size))
-    written: list[bytes] = []
-    for joined in (True, False):
-        pair = Pair(server=server_options(max_frame_size_bytes=512))
-        link, peer = pair.sending(5)
-        for tag in (b"1", b"2"):
-            if joined:
-                link.send_joined(head, sections, tag, settled, "context")
-            else:
-                link.send(head + sections, tag, settled, 0, None, "context")
-        assert (link.credit, link.unsettled_count) == (3, 0 if settled else 2)
-        written.append(pair.client.data_to_send())
-        pair.server.receive_data(written[-1], pair.now_us)
-        assert peer.unsettled_count == link.unsettled_count
-    assert written[0] == written[1]
-
-
-def test_a_message_in_two_parts_needs_credit() -> None:
-    link, _ = Pair().sending(1)
-    link.send_joined(b"a", b"b", b"1", True, None)
-    with pytest.raises(UsageError, match="credit"):
-        link.send_joined(b"a", b"b", b"2", True, None)
-
-
 def test_no_frame_is_larger_than_the_peer_takes() -> None:
     """The pair's decoders refuse larger ones; here even the first frame carries a large state."""
     pair = Pair(server=server_options(max_frame_size_bytes=512))
@@ -156,6 +126,54 @@ def test_a_large_message_is_written_a_piece_at_a_time() -> None:
     frames = of(pair.server_events, TransferReceived)
     assert b"".join(each.payload for each in frames) == b"m" * 20_000 + b"behind"
     assert [each.delivery_id for each in frames if not each.more] == [0, 1]
+
+
+def test_payload_goes_out_uncopied() -> None:
+    """Unless it is small: a whole one as it is, one in many frames as views of it."""
+    pair = Pair(server=server_options(max_frame_size_bytes=1 << 16))
+    link, _ = pair.sending(4)
+    small, whole, long = b"s" * COPIED_BYTES, b"w" * (COPIED_BYTES + 1), b"l" * 200_000
+    for tag, payload in ((b"1", small), (b"2", whole), (b"3", long), (b"4", small)):
+        link.send(payload, tag, False)
+    parts = pair.client.parts_to_send()
+    views = [part for part in parts if isinstance(part, memoryview)]
+    assert [part for part in parts if part is whole] == [whole]
+    assert len(views) >= 3 and all(view.obj is long for view in views)
+    assert not pair.client.parts_to_send()
+    pair.server_events += pair.server.receive_data(b"".join(parts), pair.now_us)
+    frames = of(pair.server_events, TransferReceived)
+    assert b"".join(each.payload for each in frames) == small + whole + long + small
+    assert pair.client.data_to_send() == b""
+
+
+@pytest.mark.parametrize("size", [0, 10, COPIED_BYTES, COPIED_BYTES + 1, 30_000, 200_000])
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_message_behind_its_head(size: int, settled: bool) -> None:
+    """It comes as if it had been sent as one, at once or when the window opens."""
+    pair = Pair(client_options(max_frame_size_bytes=1 << 16), server_options(max_frame_size_bytes=1 << 15))
+    link, peer = pair.sending(3)
+    rest = bytes(index % 251 for index in range(size))
+    link.send_behind(b"head", rest, b"t", settled, "context")
+    window, link.session.backlog.peer_incoming_window = link.session.backlog.peer_incoming_window, 0
+    link.send_behind(b"second", rest, b"u", settled, None)
+    link.session.backlog.peer_incoming_window = window
+    link.session.backlog.flush()
+    pair.pump()
+    frames = of(pair.server_events, TransferReceived)
+    assert b"".join(each.payload for each in frames) == b"head" + rest + b"second" + rest
+    assert [each.tag for each in frames if not each.more] == [b"t", b"u"]
+    assert len(frames) == 2 or size > 30_000, "what fits into a frame takes one, also where it had to wait"
+    assert link.credit == 1
+    assert peer.unsettled_count == link.unsettled_count == (0 if settled else 2)
+    if not settled:
+        assert [each.context for each in link.session.deliveries.outgoing_of(link)] == ["context", None]
+
+
+def test_a_message_behind_its_head_is_refused_as_any_other() -> None:
+    pair = Pair()
+    link, _ = pair.sending(0)
+    with pytest.raises(UsageError, match="has no credit"):
+        link.send_behind(b"head", b"rest", b"t", False, None)
 
 
 def test_links_take_turns_inside_one_session() -> None:

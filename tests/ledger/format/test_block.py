@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from postroom.ledger.format.block import (
     CHUNKED_OFFSET,
+    MAX_PIECES,
+    OWN_PIECE_BYTES,
     ROLL_BYTES,
     BlockBuilder,
     Group,
@@ -27,6 +29,7 @@ from postroom.ledger.format.headers import (
 )
 from postroom.ledger.format.layout import ARRIVAL_DTYPE, GROUP_DTYPE, RANGE_DTYPE, TRANSITION_DTYPE
 from postroom.ledger.format.records import DEFINING_TYPES, ArrivalFlag, RecordType
+from postroom.ledger.storage.disk import MAX_IO_PARTS
 from tests.ledger.entry_records import arrival_of, event_of, put, put_chunks
 
 u8, u16 = st.integers(0, 2**8 - 1), st.integers(0, 2**16 - 1)
@@ -54,6 +57,11 @@ def taken(builder: BlockBuilder) -> SealedParts:
     parts = builder.take()
     assert parts is not None
     return parts
+
+
+def heap_of(parts: SealedParts) -> bytes:
+    """The bodies heap as it is written."""
+    return b"".join(parts.bodies)
 
 
 def name_of(row: np.void, parts: SealedParts, name: str) -> bytes:
@@ -93,8 +101,8 @@ NAMES = {"message_id", "correlation_id", "group_id", "unique_id"}
 def _check_body(row: np.void, message: dict[str, object], parts: SealedParts, offset: int) -> None:
     body = message["body"]
     if isinstance(body, bytes):
-        assert parts.bodies[offset : offset + len(body)] == body
-        trailer = parts.bodies[offset + len(body) : offset + len(body) + 4]
+        assert heap_of(parts)[offset : offset + len(body)] == body
+        trailer = heap_of(parts)[offset + len(body) : offset + len(body) + 4]
         assert int.from_bytes(trailer, "little") == message["body_crc"]
         assert int(row["body_len"]) == len(body) and int(row["body_offset"]) == offset
         assert int(row["flags"]) == int(message["flags"]) | ArrivalFlag.BODY_STORED  # type: ignore[call-overload]
@@ -154,6 +162,28 @@ def test_groups_survive(groups: list[GroupFields]) -> None:
     assert offset == len(data)
 
 
+def test_large_bodies_are_not_copied_into_a_block() -> None:
+    builder = BlockBuilder(7, 0)
+    bodies = [b"small", b"a" * OWN_PIECE_BYTES, b"b" * OWN_PIECE_BYTES, b"c" * (OWN_PIECE_BYTES - 1)]
+    places = [put(builder, body) for body in bodies]
+    parts = taken(builder)
+    assert [any(piece is body for piece in parts.bodies) for body in bodies] == [False, True, True, False]
+    heap = heap_of(parts)
+    assert [heap[start : start + size] for _, start, size in places] == bodies
+    assert parts.bodies_bytes == len(heap) == sum(map(len, bodies)) + 4 * len(bodies)
+
+
+def test_a_block_has_a_bounded_number_of_pieces() -> None:
+    """Whatever the turn puts into it: who writes it takes so many at once."""
+    builder = BlockBuilder(1, 0)
+    bodies = [bytes([number % 251]) * OWN_PIECE_BYTES for number in range(300)]
+    places = [put(builder, body) for body in bodies]
+    parts = taken(builder)
+    assert len(parts.bodies) <= MAX_PIECES + 3 < MAX_IO_PARTS - 10
+    heap = heap_of(parts)
+    assert [heap[start : start + size] for _, start, size in places] == bodies
+
+
 @given(st.lists(st.binary(max_size=50), min_size=1, max_size=5))
 def test_chunks_are_listed(chunks: list[bytes]) -> None:
     builder = BlockBuilder(7, 0)
@@ -167,12 +197,12 @@ def test_chunks_are_listed(chunks: list[bytes]) -> None:
     assert int(row["upload"]) == positions[0] == 7
     assert int(row["flags"]) & ArrivalFlag.BODY_CHUNKED
     at = offset & ~CHUNKED_OFFSET
-    count, crc = unpack("<II", parts.bodies[at : at + 8])
-    references = parts.bodies[at + 8 : at + 8 + 16 * count]
+    count, crc = unpack("<II", heap_of(parts)[at : at + 8])
+    references = heap_of(parts)[at + 8 : at + 8 + 16 * count]
     assert crc == crc32(references)
     listed = [unpack("<QII", references[16 * i : 16 * i + 16]) for i in range(count)]
     assert [position for position, _, _ in listed] == positions
-    assert [parts.bodies[start : start + size] for _, start, size in listed] == chunks
+    assert [heap_of(parts)[start : start + size] for _, start, size in listed] == chunks
 
 
 def test_uploads_that_are_not_open_are_refused() -> None:
@@ -217,7 +247,7 @@ def test_blocks_are_closed_only_at_boundaries() -> None:
 def test_block_header_round_trip_and_damage(
     ledger_id: bytes, epoch: int, number: int, first: int, durable: int, previous: int, heap: bytes, at: int
 ) -> None:
-    parts = SealedParts(first, first, 77, b"", bytes(64), heap, heap, [])
+    parts = SealedParts(first, first, 77, b"", bytes(64), heap, [heap], [])
     identity = Identity(ledger_id, epoch, number)
     data = encode_block(parts, identity, durable, previous)
     header = decode_block_header(data)

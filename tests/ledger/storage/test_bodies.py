@@ -1,6 +1,7 @@
 """Reading bodies: from every kind of file, in any order, waiting for the disk or not, whole or damaged."""
 
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -167,6 +168,35 @@ def test_a_body_in_chunks_is_not_read_at_once(ledger: Ledger) -> None:
     assert ledger.read_bodies([plain, place]) == [b"plain", b"".join(chunks)]
     assert ledger.read_cached_bodies([plain, place]) is None
     assert at_once(ledger, [plain]) == [b"plain"]
+
+
+def test_large_bodies_need_memory_once(ledger: Ledger) -> None:
+    """They are read to where they stay: in chunks, and in one piece."""
+    chunks = [bytes([number]) * (1 << 20) for number in range(8)]
+    places = [large(ledger, chunks), put(ledger.builder, b"x" * (3 << 20)), put(ledger.builder, b"small")]
+    ledger.flush()
+    tracemalloc.start()
+    found = ledger.read_bodies(places)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == [b"".join(chunks), b"x" * (3 << 20), b"small"]
+    assert most_bytes < (11 << 20) + (1 << 19)
+
+
+def test_damage_to_a_large_body(ledger: Ledger, tmp_path: Path) -> None:
+    """One that is read by itself: its bytes, its CRC, and what is cut off."""
+    places = [put(ledger.builder, bytes([number]) * (300 << 10)) for number in (1, 2, 3)]
+    ledger.flush()
+    (journal,) = tmp_path.glob("*.journal")
+    data = journal.read_bytes()
+    flip(journal, data.index(b"\1" * 2000) + 5)
+    flip(journal, data.index(b"\2" * (300 << 10)) + (300 << 10) + 1)
+    damaged = ledger.read_bodies(places)
+    assert [isinstance(each, LedgerCorrupt) for each in damaged] == [True, True, False]
+    assert damaged[2] == b"\3" * (300 << 10)
+    os.truncate(journal, data.index(b"\3" * 2000) + 5000)
+    (cut,) = ledger.read_bodies(places[2:])
+    assert isinstance(cut, LedgerCorrupt) and "its CRC is wrong" in cut.reason
 
 
 @pytest.mark.parametrize("part", ["chunk", "list"])

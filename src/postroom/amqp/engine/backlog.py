@@ -105,7 +105,8 @@ class Backlog:
             taken = room if rest > room else rest
             piece.offset = start + taken
             transfer.more = piece.more or taken < rest
-            write_frame(self.wire.writer, self.channel, transfer, piece.payload[start : start + taken])
+            write_frame(self.wire.writer, self.channel, transfer, b"", taken)
+            self.wire.put_payload(piece.payload, start, start + taken)
             self.count_frame()
             self.bytes -= taken
             piece.first = False

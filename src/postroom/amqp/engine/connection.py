@@ -20,7 +20,7 @@ from postroom.amqp.engine.events import Closed, Opened, ProtocolFailed
 from postroom.amqp.engine.handshake import Handshake, Phase
 from postroom.amqp.engine.options import NEVER_US, ConnectionOptions
 from postroom.amqp.engine.session import Session
-from postroom.amqp.engine.shared_state import Event, SessionViolation, Wire
+from postroom.amqp.engine.shared_state import Event, Output, SessionViolation, Wire
 from postroom.amqp.engine.states import (
     CLOSED,
     CONNECTION_TABLE,
@@ -116,15 +116,19 @@ class Connection:
 
         Where the options bound what is written at once, there is more after ``write_on``.
         """
+        return b"".join(self.parts_to_send())
+
+    def parts_to_send(self) -> list[Output]:
+        """The same in parts, of which the payload of large messages is no copy; none if there is nothing."""
         if self._head_waiting:
-            data = self._take_head()
+            parts = self._take_head()
         elif self._may_send_frames:
-            data = self.wire.take()
+            parts = self.wire.take()
         else:
-            return b""
-        if data:
+            return []
+        if parts:
             self._deadlines.last_sent_us = self._deadlines.now_us
-        return data
+        return parts
 
     @property
     def holds_back(self) -> bool:
@@ -139,7 +143,7 @@ class Connection:
                 session.flush_backlog()
         return self._take_events()
 
-    def _take_head(self) -> bytes:
+    def _take_head(self) -> list[Output]:
         """Headers and SASL frames, then our open, then the rest, each only when what comes before it is
         through.
         """
@@ -151,8 +155,8 @@ class Connection:
             self._head_waiting = False
             self._may_send_frames = self.local_state != UNOPENED
             if self._may_send_frames:
-                data += self.wire.take()
-        return data
+                return [data, *self.wire.take()]
+        return [data] if data else []
 
     @property
     def finished(self) -> bool:
@@ -193,7 +197,7 @@ class Connection:
 
     def _heartbeat(self, now_us: i64) -> None:
         """An empty frame is due, unless something waits to be sent, or nothing may be (after close)."""
-        if self.local_state == OPEN and len(self.wire.writer) == 0:
+        if self.local_state == OPEN and self.wire.is_empty():
             write_empty_frame(self.wire.writer, 0)
         self._deadlines.last_sent_us = now_us
 

@@ -16,12 +16,7 @@ from postroom.amqp.engine.shared_state import SessionState
 from postroom.amqp.engine.states import OPEN
 from postroom.amqp.engine.violations import LinkViolation, UsageError
 from postroom.amqp.errors import INVALID_FIELD, LINK_MESSAGE_SIZE_EXCEEDED, LINK_TRANSFER_LIMIT_EXCEEDED
-from postroom.amqp.frames.frames import (
-    MAX_FAST_TAG_BYTES,
-    extend_frame,
-    write_settled_transfer,
-    write_transfer,
-)
+from postroom.amqp.frames.frames import MAX_FAST_TAG_BYTES, write_settled_transfer, write_transfer
 from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.amqp.frames.transfers import SENDER, SND_MIXED, SND_SETTLED, Flow
 
@@ -100,58 +95,57 @@ class SenderLink(Link):
         link:message-size-exceeded) the peer wouldn't take it.
         """
         size: i64 = len(payload)
+        self._check(size, tag, settled, resume)
+        if state is not None:
+            self.session.backlog.check_state(tag, state)
+        delivery = self._begin(tag, settled, message_format, context)
+        if self._needs_pieces(size) or more or resume or state is not None:
+            self._send_pieces(Piece(delivery, payload, True, more, False, resume, state))
+        else:
+            self._send_at_once(delivery, b"", payload)
+        return delivery
+
+    def send_behind(self, head: bytes, rest: bytes, tag: bytes, settled: bool, context: object) -> None:
+        """As :meth:`send`, of a message that is ``head`` and ``rest``, of which the second isn't copied if it
+        is large.
+        """
+        size: i64 = len(head) + len(rest)
+        self._check(size, tag, settled, False)
+        delivery = self._begin(tag, settled, 0, context)
+        if not self._needs_pieces(size):
+            self._send_at_once(delivery, head, rest)
+        elif size <= self.wire.max_payload_bytes:
+            self._send_pieces(Piece(delivery, head + rest, True, False, False, False, None))
+        else:
+            self._send_pieces(Piece(delivery, head, True, True, False, False, None))
+            self._send_pieces(Piece(delivery, rest, False, False, False, False, None))
+
+    def _check(self, size: i64, tag: bytes, settled: bool, resume: bool) -> None:
+        """Raises as :meth:`send` where a message of so many bytes can't be sent."""
         if not self._may_send(size, tag, settled, resume):
             raise self._refusal(size, tag, settled)
-        backlog = self.session.backlog
-        if state is not None:
-            backlog.check_state(tag, state)
-        delivery = self._new_delivery(tag, message_format, settled, context)
-        wire = self.wire
-        if (
-            size > wire.max_payload_bytes
-            or backlog.peer_incoming_window <= 0
-            or backlog.pieces
-            or more
-            or resume
-            or state is not None
-        ):
-            self._send_pieces(Piece(delivery, payload, True, more, False, resume, state))
-            return delivery
-        self._write_whole(delivery, payload)
-        return delivery
 
-    def send_joined(
-        self, head: bytes, sections: bytes, tag: bytes, settled: bool, context: object
-    ) -> Delivery:
-        """The same as :meth:`send` of one behind the other; where they are one frame, without joining them
-        before."""
-        size: i64 = len(head) + len(sections)
-        backlog = self.session.backlog
-        wire = self.wire
-        fits = size <= wire.max_payload_bytes and backlog.peer_incoming_window > 0 and not backlog.pieces
-        if not fits or not self._may_send(size, tag, settled, False):
-            return self.send(head + sections, tag, settled, 0, None, context)
-        delivery = self._new_delivery(tag, 0, settled, context)
-        start = len(wire.writer)
-        self._write_whole(delivery, head)
-        extend_frame(wire.writer, start, sections)
-        return delivery
-
-    def _new_delivery(self, tag: bytes, message_format: i64, settled: bool, context: object) -> Delivery:
-        """Of a message that is sent from now on: it takes a credit."""
+    def _begin(self, tag: bytes, settled: bool, message_format: int, context: object) -> Delivery:
+        """Count a message that is sent."""
         self.delivery_count = (self.delivery_count + 1) & 0xFFFF_FFFF
         self.credit -= 1
         if not settled:
             self.unsettled_count += 1
         return Delivery(NOT_SENT, self, tag, message_format, settled, context)
 
-    def _write_whole(self, delivery: Delivery, payload: bytes) -> None:
-        """Its only frame."""
+    def _needs_pieces(self, size: i64) -> bool:
+        """Whether a message of so many bytes can't go at once, in a frame."""
         backlog = self.session.backlog
+        return (
+            size > self.wire.max_payload_bytes or backlog.peer_incoming_window <= 0 or len(backlog.pieces) > 0
+        )
+
+    def _send_at_once(self, delivery: Delivery, head: bytes, rest: bytes) -> None:
+        wire, backlog = self.wire, self.session.backlog
         backlog.give_id(delivery)
         backlog.count_frame()
         write_transfer(
-            self.wire.writer,
+            wire.writer,
             backlog.channel,
             self.handle,
             delivery.id,
@@ -159,8 +153,10 @@ class SenderLink(Link):
             delivery.message_format,
             delivery.settled,
             False,
-            payload,
+            head,
+            len(rest),
         )
+        wire.put_payload(rest, 0, len(rest))
 
     def send_settled(
         self, payloads: list[bytes], start: int, end: int, state: DeliveryState | None = None

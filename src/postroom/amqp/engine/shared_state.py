@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 MAX_KEPT_BUFFER_BYTES: Final = 256 * 1024
 """A buffer is used again, which saves growing it, unless it has become larger than this."""
 
+COPIED_BYTES: Final = 4 * 1024
+"""Payload up to so much is copied in between the frames' heads: handing it on as a part of its own would cost
+more."""
+
+Output = bytes | memoryview
+"""A part of what goes out: copied by nobody before the socket has it."""
+
 
 class Event:
     """Base of all events."""
@@ -43,6 +50,10 @@ class Wire:
     def __init__(self, options: ConnectionOptions) -> None:
         self.options = options
         self.writer = BytesWriter()
+        """What was written last."""
+        self._parts: list[Output] = []
+        """What goes out before that."""
+        self._parts_bytes: i64 = 0
         self.events: list[Event] = []
         self.links: dict[tuple[str, bool], LinkState] = {}
         """Links by name and local role, until both ends are detached and nothing of them is unsettled: what
@@ -68,19 +79,46 @@ class Wire:
     def has_room(self) -> bool:
         """Whether more of a large message may be written now."""
         most: i64 = self.options.max_written_bytes
-        if most == 0 or len(self.writer) < most:
+        if most == 0 or self._parts_bytes + len(self.writer) < most:
             return True
         self.holds_back = True
         return False
 
-    def take(self) -> bytes:
-        """Everything written since the last call."""
+    def is_empty(self) -> bool:
+        """Whether nothing is to go out."""
+        return self._parts_bytes + len(self.writer) == 0
+
+    def put_payload(self, payload: bytes, start: i64, end: i64) -> None:
+        """What belongs behind the head of a frame that was just written: ``payload`` from ``start`` up to,
+        not including, ``end``. It isn't copied unless it is small.
+        """
+        whole = start == 0 and end == len(payload)
+        if end - start <= COPIED_BYTES:
+            self.writer.write(payload if whole else payload[start:end])
+            return
+        self._seal()
+        self._parts.append(payload if whole else memoryview(payload)[start:end])
+        self._parts_bytes += end - start
+
+    def _seal(self) -> None:
+        """What was written becomes a part."""
         data = self.writer.getvalue()
         if len(data) <= MAX_KEPT_BUFFER_BYTES:
             self.writer.truncate(0)
         else:
             self.writer = BytesWriter()
-        return data
+        self._parts.append(data)
+        self._parts_bytes += len(data)
+
+    def take(self) -> list[Output]:
+        """Everything written since the last call, in parts."""
+        if len(self.writer) > 0:
+            self._seal()
+        parts = self._parts
+        if parts:
+            self._parts = []
+            self._parts_bytes = 0
+        return parts
 
     def send(self, channel: i64, performative: Performative) -> None:
         """Write a frame without payload. Raises UsageError when the peer can't take one so large; then

@@ -290,8 +290,9 @@ def _begin_frame(w: BytesWriter, frame_type: int, channel: i64) -> i64:
     return start
 
 
-def _end_frame(w: BytesWriter, start: i64) -> None:
-    size: int = len(w) - start
+def _end_frame(w: BytesWriter, start: i64, behind: i64 = 0) -> None:
+    """``behind``: bytes of the frame that are put out behind what is in the writer."""
+    size: int = len(w) - start + behind
     w[start] = size >> 24 & 0xFF
     w[start + 1] = size >> 16 & 0xFF
     w[start + 2] = size >> 8 & 0xFF
@@ -303,12 +304,16 @@ def write_empty_frame(w: BytesWriter, channel: i64 = 0) -> None:
     _end_frame(w, _begin_frame(w, FRAME_TYPE_AMQP, channel))
 
 
-def write_frame(w: BytesWriter, channel: i64, performative: Performative, payload: bytes = b"") -> None:
-    """Appends a frame with any performative and, for a transfer, its payload."""
+def write_frame(
+    w: BytesWriter, channel: i64, performative: Performative, payload: bytes = b"", behind: i64 = 0
+) -> None:
+    """Appends a frame with any performative and, for a transfer, its payload. ``behind``: of the payload so
+    many bytes more belong to the frame, which the caller puts out next.
+    """
     start = _begin_frame(w, FRAME_TYPE_AMQP, channel)
     performative.write(w)
     w.write(payload)
-    _end_frame(w, start)
+    _end_frame(w, start, behind)
 
 
 def write_sasl_frame(w: BytesWriter, body: SaslFrame) -> None:
@@ -364,8 +369,10 @@ def write_transfer(
     settled: bool,
     more: bool,
     payload: bytes,
+    behind: i64 = 0,
 ) -> None:
-    """Appends a frame with a transfer that has no state: the hot path of sending.
+    """Appends a frame with a transfer that has no state: the hot path of sending. ``behind``: of the payload
+    so many bytes more belong to the frame, which the caller puts out next.
 
     ``tag`` is at most MAX_FAST_TAG_BYTES long, which is also the specification's limit. What is not here
     (state, resume, aborted, the frames after a delivery's first) goes through :func:`write_frame`.
@@ -385,13 +392,7 @@ def write_transfer(
         w.append(c.TRUE)
     _end_list(w, place)
     w.write(payload)
-    _end_frame(w, start)
-
-
-def extend_frame(w: BytesWriter, start: i64, payload: bytes) -> None:
-    """Appends to the payload of the last frame, which begins at ``start``."""
-    w.write(payload)
-    _end_frame(w, start)
+    _end_frame(w, start, behind)
 
 
 def write_settled_transfer(

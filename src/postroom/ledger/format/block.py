@@ -28,6 +28,13 @@ CHUNKED_OFFSET: Final = 0x8000_0000
 CHUNK_LIST_HEADER_BYTES: Final = 8
 CHUNK_REFERENCE_BYTES: Final = 16
 
+OWN_PIECE_BYTES: Final = 32 << 10
+"""A body from here on is a piece of its block by itself, written from where it is rather than copied."""
+
+MAX_PIECES: Final = 256
+"""A block that has so many, as one that is full of such bodies does, takes what comes then by copying it: the
+system writes a bounded number at once."""
+
 ROLL_BYTES: Final = MAX_BLOCK_BYTES * 3 // 4
 """At a boundary between commands a block of this size is closed, so that one command more still fits."""
 
@@ -75,7 +82,7 @@ class SealedParts:
         arrivals: bytes,
         transitions: bytes,
         names: bytes,
-        bodies: bytes,
+        bodies: list[bytes],
         dictionary: list[DictionaryRecord],
     ) -> None:
         self.first_position: Final = first_position
@@ -86,6 +93,8 @@ class SealedParts:
         self.transitions: Final = transitions
         self.names: Final = names
         self.bodies: Final = bodies
+        """The bodies heap in pieces, one behind the other."""
+        self.bodies_bytes: Final = sum([len(piece) for piece in bodies])
         self.dictionary: Final = dictionary
 
     def arrival_count(self) -> int:
@@ -155,6 +164,8 @@ class BlockBuilder:
         self._arrivals = BytesWriter()
         self._transitions = BytesWriter()
         self._names = BytesWriter()
+        self._pieces: list[bytes] = []
+        """Of the bodies heap, before what is in `_bodies`."""
         self._bodies = BytesWriter()
         self._dictionary: list[DictionaryRecord] = []
         self._uploads: dict[int, _Upload] = {}
@@ -322,7 +333,7 @@ class BlockBuilder:
         """Size of everything not yet taken: the open block and the full ones before it."""
         total = self.block_bytes()
         for parts in self._full:
-            total += len(parts.arrivals) + len(parts.transitions) + len(parts.names) + len(parts.bodies)
+            total += len(parts.arrivals) + len(parts.transitions) + len(parts.names) + parts.bodies_bytes
         return total
 
     def take(self) -> SealedParts | None:
@@ -343,7 +354,7 @@ class BlockBuilder:
             self._arrivals.getvalue(),
             self._transitions.getvalue(),
             self._names.getvalue(),
-            self._bodies.getvalue(),
+            self._take_bodies(),
             self._dictionary,
         )
         self._full.append(parts)
@@ -351,7 +362,6 @@ class BlockBuilder:
         self._arrivals.truncate(0)
         self._transitions.truncate(0)
         self._names.truncate(0)
-        self._bodies.truncate(0)
         self._names_bytes = 0
         self.bodies_bytes = 0
         self.first_position = self.next_position
@@ -367,10 +377,28 @@ class BlockBuilder:
     def _put_body(self, data: bytes, crc: i64) -> i64:
         offset = self.bodies_bytes
         w = self._bodies
-        w.write(data)
+        size: i64 = len(data)
+        if size < OWN_PIECE_BYTES or len(self._pieces) >= MAX_PIECES:
+            w.write(data)
+        else:
+            self._end_piece()
+            self._pieces.append(data)
         write_i32_le(w, i32(_signed(crc)))
-        self.bodies_bytes = len(w)
+        self.bodies_bytes = offset + size + BODY_TRAILER_BYTES
         return offset
+
+    def _end_piece(self) -> None:
+        """What was copied so far becomes a piece of the bodies heap."""
+        if len(self._bodies) > 0:
+            self._pieces.append(self._bodies.getvalue())
+            self._bodies.truncate(0)
+
+    def _take_bodies(self) -> list[bytes]:
+        """The bodies heap, which begins anew."""
+        self._end_piece()
+        pieces = self._pieces
+        self._pieces = []
+        return pieces
 
     def _put_chunk_list(self, positions: list[int]) -> i64:
         """The references of a finished upload, as a piece of the bodies heap: count, CRC, references."""
@@ -383,7 +411,7 @@ class BlockBuilder:
         references = chunks.references.getvalue()
         _write_two(w, chunks.chunk_count, crc32(references))
         w.write(references)
-        self.bodies_bytes = len(w)
+        self.bodies_bytes = offset + CHUNK_LIST_HEADER_BYTES + len(references)
         return offset | CHUNKED_OFFSET
 
     def _put_record(

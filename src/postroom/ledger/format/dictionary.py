@@ -109,7 +109,7 @@ class Dictionary:
     def as_block(self, first_position: int, time_us: int) -> SealedParts:
         """The dictionary block at the head of a file."""
         transitions, details = self.encode()
-        return SealedParts(first_position, first_position - 1, time_us, b"", transitions, details, b"", [])
+        return SealedParts(first_position, first_position - 1, time_us, b"", transitions, details, [], [])
 
 
 def records_from(

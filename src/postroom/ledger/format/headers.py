@@ -140,7 +140,7 @@ def encode_block(
 ) -> bytes:
     """The header of a block with these parts (96 bytes)."""
     crc = crc32(parts.names, crc32(parts.transitions, crc32(parts.arrivals)))
-    counts = (parts.arrival_count(), parts.transition_count(), len(parts.names), len(parts.bodies))
+    counts = (parts.arrival_count(), parts.transition_count(), len(parts.names), parts.bodies_bytes)
     head = (BLOCK_MAGIC, 0, *identity, parts.first_position, parts.time_us, durable_through)
     return with_crc(BLOCK_HEADER.struct.pack(*head, *counts, crc, previous_crc, flags, 0, 0))
 

@@ -24,6 +24,7 @@ from postroom.ledger.format.block import (
 )
 from postroom.ledger.storage.body_file import BodyFile
 from postroom.ledger.storage.body_requests import Body, BodyPlace
+from postroom.ledger.storage.body_room import BodyRoom
 from postroom.ledger.storage.cached_reads import MAX_CACHED_GAP_BYTES, START_BYTES
 from postroom.ledger.storage.disk import Disk, DiskFile
 from postroom.ledger.storage.read_ahead import ReadAhead
@@ -31,11 +32,33 @@ from postroom.ledger.storage.read_ahead import ReadAhead
 MAX_READ_BYTES: Final = 1 << 20
 """One read takes at most this much, unless a single piece is larger."""
 
+ALONE_BYTES: Final = 256 << 10
+"""A body from here on is read by itself, to where it stays: cutting it out of what was read with its
+neighbours would copy it."""
+
 MAX_LOOKUPS: Final = 5
 """How often a reader looks again for a file that was replaced under it."""
 
 _OFFSET_MASK: Final = CHUNKED_OFFSET - 1
 _CRC_MASK: Final = 0xFFFF_FFFF
+
+
+@final
+class _Reading:
+    """What is wanted, and what has been found of it."""
+
+    def __init__(self, wanted: Sequence[BodyPlace], parts: list[memoryview] | None = None) -> None:
+        """``parts``: each goes into its own; else it gets memory of its own."""
+        self.wanted: Final = wanted
+        self.parts: Final = parts
+        self.found: Final[list[Body]] = [b""] * len(wanted)
+        """Of those that go into ``parts`` only what is wrong with them."""
+        self.filled_bytes = 0
+        """Of ``parts``."""
+
+    def goes_alone(self, size: int) -> bool:
+        """Whether a stretch of the file is read by itself."""
+        return self.parts is not None or size >= ALONE_BYTES
 
 
 @final
@@ -72,15 +95,15 @@ class BodyStore:
         Only bodies of entries that have ended are taken away. Raises LedgerCorrupt for a file of which
         nothing can be found any more.
         """
-        found: list[Body] = [b""] * len(wanted)
+        reading = _Reading(wanted)
         plain: list[int] = []
         for row, (serial, offset, length) in enumerate(wanted):
             if offset & CHUNKED_OFFSET:
-                found[row] = self._read_chunked(serial, offset & _OFFSET_MASK, length)
+                reading.found[row] = self._read_chunked(serial, offset & _OFFSET_MASK, length)
             else:
                 plain.append(row)
-        self._read_plain(wanted, plain, found)
-        return found
+        self._read_plain(reading, plain)
+        return reading.found
 
     def read_cached(self, wanted: list[BodyPlace]) -> list[Body] | None:
         """The same where no disk has to be waited for; None where one has to be, or can't be told, and for
@@ -143,19 +166,22 @@ class BodyStore:
             return damage
         except OSError as error:
             return BodyUnreadable(self._disk.describe(""), 0, _unread(serial, error))
-        chunks: list[Body] = [b""] * len(places)
-        self._read_plain(places, list(range(len(places))), chunks)
-        whole: list[bytes] = []
-        for chunk in chunks:
+        sizes = [size for _, _, size in places]
+        if places and sum(sizes) != length:
+            return self._bad_chunks(serial, f"it has {sum(sizes)} bytes in chunks instead of {length}")
+        room = BodyRoom(length if places else 0)
+        lacking = self._fill(places, room.parts(sizes))
+        return room.take() if lacking is None else lacking
+
+    def _fill(self, places: list[BodyPlace], parts: list[memoryview]) -> Body | None:
+        """Read the chunks of a body into ``parts``. None: all are there; b"": one was taken away
+        meanwhile."""
+        reading = _Reading(places, parts)
+        self._read_plain(reading, list(range(len(places))))
+        for chunk in reading.found:
             if isinstance(chunk, LedgerCorrupt):
                 return chunk
-            whole.append(chunk)
-        body = b"".join(whole)
-        if len(body) == length:
-            return body
-        if b"" in whole:
-            return b""  # taken away meanwhile
-        return self._bad_chunks(serial, f"it has {len(body)} bytes in chunks instead of {length}")
+        return None if reading.filled_bytes == sum([len(part) for part in parts]) else b""
 
     def _bad_chunks(self, serial: int, what: str) -> LedgerCorrupt:
         return LedgerCorrupt(self._disk.describe(""), 0, f"the body of message {serial} is damaged: {what}")
@@ -174,26 +200,25 @@ class BodyStore:
                 continue
         return b""
 
-    def _read_plain(self, wanted: Sequence[BodyPlace], rows: list[int], found: list[Body]) -> None:
+    def _read_plain(self, reading: _Reading, rows: list[int]) -> None:
         """Bodies in one piece, those of ``rows``; what is not there any more stays as it is in ``found``."""
         for _ in range(MAX_LOOKUPS):
             if not rows:
                 return
-            rows = self._read_from_files(wanted, rows, found)
+            rows = self._read_from_files(reading, rows)
 
-    def _read_from_files(self, wanted: Sequence[BodyPlace], rows: list[int], found: list[Body]) -> list[int]:
+    def _read_from_files(self, reading: _Reading, rows: list[int]) -> list[int]:
         """Read what the present files have; returns the rows that have to be looked up again."""
         files = self._files
         missing: list[int] = []
-        for at, rows_there in _by_file(files, wanted, rows).items():
-            if at < 0 or not self._read_file(files[at], wanted, rows_there, found):
+        for at, rows_there in _by_file(files, reading.wanted, rows).items():
+            if at < 0 or not self._read_file(files[at], reading, rows_there):
                 missing += rows_there
         return missing
 
-    def _read_file(
-        self, file: BodyFile, wanted: Sequence[BodyPlace], rows: list[int], found: list[Body]
-    ) -> bool:
+    def _read_file(self, file: BodyFile, reading: _Reading, rows: list[int]) -> bool:
         """Read from one file in order of place, nearby bodies together; False if the file has gone."""
+        wanted = reading.wanted
         try:
             places = file.places([wanted[row] for row in rows])
             opened = file.open()
@@ -201,7 +226,7 @@ class BodyStore:
             return False
         except OSError as error:
             for row in rows:
-                found[row] = self._unreadable(file, 0, wanted[row][0], error)
+                reading.found[row] = self._unreadable(file, 0, wanted[row][0], error)
             return True
         stretches: list[tuple[int, int, int]] = []
         for number, row in enumerate(rows):
@@ -209,23 +234,52 @@ class BodyStore:
             if start >= 0:
                 stretches.append((start, wanted[row][2] + BODY_TRAILER_BYTES, row))
         stretches.sort()
-        at = 0
-        while at < len(stretches):
-            stop = _run_from(stretches, at, self._gap_bytes)
-            self._read_run(file, opened, stretches[at:stop], wanted, found)
-            at = stop
+        self._read_stretches(file, opened, stretches, reading)
         if stretches:
             last_start, last_size, _ = stretches[-1]
             self._ahead.have_read(file.name(), opened, stretches[0][0], last_start + last_size)
         return True
 
+    def _read_stretches(
+        self, file: BodyFile, opened: DiskFile, stretches: list[tuple[int, int, int]], reading: _Reading
+    ) -> None:
+        """(start, size, row) each, in order of their starts."""
+        at = 0
+        while at < len(stretches):
+            if reading.goes_alone(stretches[at][1]):
+                self._read_alone(file, opened, stretches[at], reading)
+                at += 1
+            else:
+                stop = _run_from(stretches, at, self._gap_bytes)
+                self._read_run(file, opened, stretches[at:stop], reading)
+                at = stop
+
+    def _read_alone(
+        self, file: BodyFile, opened: DiskFile, stretch: tuple[int, int, int], reading: _Reading
+    ) -> None:
+        """One body or chunk, and then its CRC, which lies behind it."""
+        start, _, row = stretch
+        serial, _, size = reading.wanted[row]
+        try:
+            if reading.parts is None:
+                body = opened.read_at(start, size)
+                crc, count = crc32(body), len(body)
+            else:
+                part = reading.parts[row]
+                body, count = b"", opened.read_into(start, part)
+                crc = crc32(part)
+            trailer = opened.read_at(start + size, BODY_TRAILER_BYTES)
+        except OSError as error:
+            reading.found[row] = self._unreadable(file, start, serial, error)
+            return
+        if count == size and trailer == crc.to_bytes(BODY_TRAILER_BYTES, "little"):
+            reading.found[row] = body
+            reading.filled_bytes += 0 if reading.parts is None else size
+        else:
+            reading.found[row] = self._damaged(file, start, serial)
+
     def _read_run(
-        self,
-        file: BodyFile,
-        opened: DiskFile,
-        run: list[tuple[int, int, int]],
-        wanted: Sequence[BodyPlace],
-        found: list[Body],
+        self, file: BodyFile, opened: DiskFile, run: list[tuple[int, int, int]], reading: _Reading
     ) -> None:
         """Neighbours by one read; each alone where the disk doesn't give all of them."""
         first, end = run[0][0], _end_of_run(run)
@@ -234,13 +288,13 @@ class BodyStore:
         except OSError as error:
             if len(run) > 1:
                 for one in run:
-                    self._read_run(file, opened, [one], wanted, found)
+                    self._read_run(file, opened, [one], reading)
             else:
                 row = run[0][2]
-                found[row] = self._unreadable(file, first, wanted[row][0], error)
+                reading.found[row] = self._unreadable(file, first, reading.wanted[row][0], error)
             return
-        for start, row in _cut(data, first, run, found):
-            found[row] = self._damaged(file, start, wanted[row][0])
+        for start, row in _cut(data, first, run, reading.found):
+            reading.found[row] = self._damaged(file, start, reading.wanted[row][0])
 
     def _damaged(self, file: BodyFile, start: int, serial: int) -> LedgerCorrupt:
         why = f"the body of message {serial} is damaged: its CRC is wrong"

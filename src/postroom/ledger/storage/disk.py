@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Protocol, final
 
@@ -193,14 +194,15 @@ class RealFile:
         return read_pieces(self._read_at_once, wanted, starts, gap_bytes)
 
     def _read_at_once(self, offset: int, size: int) -> bytes | None:
-        data = bytearray(size)
+        stream = BytesIO(bytes(size))  # gives what was read without another copy
         try:
-            count = os.preadv(self._fd, [data], offset, os.RWF_NOWAIT)
+            with stream.getbuffer() as data:
+                count = os.preadv(self._fd, [data], offset, os.RWF_NOWAIT)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
                 return None
             raise
-        return bytes(data) if count == size else None
+        return stream.getvalue() if count == size else None
 
     def view(self) -> bytes | mmap.mmap:
         if self.size_bytes() == 0:

@@ -146,11 +146,11 @@ class Journal:
     def append(self, parts: SealedParts) -> Job:
         """The write that makes this block durable. One at a time: call `written` before the next."""
         size = BLOCK_HEADER_BYTES + len(parts.arrivals) + len(parts.transitions) + len(parts.names)
-        if self._is_full(size + len(parts.bodies), parts.last_position < parts.first_position):
+        if self._is_full(size + parts.bodies_bytes, parts.last_position < parts.first_position):
             self.file.extend(self._size)  # gives back what was reserved behind its end
             self._begin(self._next_header(parts))
         head = encode_block(parts, self.identity, self.durable_through, self._last_crc)
-        out = [*self._head, head, parts.arrivals, parts.transitions, parts.names, parts.bodies]
+        out = [*self._head, head, parts.arrivals, parts.transitions, parts.names, *parts.bodies]
         job = Job(
             self.file,
             self._offset,
@@ -162,7 +162,7 @@ class Journal:
         )
         self._head = []
         self._records_bytes += size
-        self._next_offset = self._offset = self._next_offset + size + len(parts.bodies)
+        self._next_offset = self._offset = self._next_offset + size + parts.bodies_bytes
         self._last_crc = header_crc_of(head)
         self._written_through = self.durable_through
         self.last_position = parts.last_position
@@ -178,7 +178,7 @@ class Journal:
         if parts.last_position >= parts.first_position:
             positions = (parts.first_position, parts.last_position)
             records_bytes = len(parts.arrivals) + len(parts.transitions) + len(parts.names)
-            self.table.add(positions, records_bytes, job.bodies_offset, len(parts.bodies))
+            self.table.add(positions, records_bytes, job.bodies_offset, parts.bodies_bytes)
         self.durable_through = parts.last_position
 
     def seal(self) -> Seal:

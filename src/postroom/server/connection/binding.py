@@ -32,7 +32,7 @@ from postroom.amqp.engine.link import TXN_ID, Link
 from postroom.amqp.engine.link_state import LinkState
 from postroom.amqp.engine.options import ConnectionOptions
 from postroom.amqp.engine.sender import SenderLink
-from postroom.amqp.engine.shared_state import Event
+from postroom.amqp.engine.shared_state import Event, Output
 from postroom.amqp.errors import (
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
@@ -58,8 +58,8 @@ from postroom.server.kernel.connection_state import ANONYMOUS_USER, ConnectionSt
 from postroom.server.links.registry import Gone, registry_of
 from postroom.server.logs import log
 
-OUTPUT_PIECE_BYTES: Final = 256 << 10
-"""Of large messages so much is written at a time: what the socket can't take yet isn't copied, either."""
+OUTPUT_PIECE_BYTES: Final = 512 << 10
+"""Of large messages so much is written in a turn: each turn has its own cost, and the others wait for it."""
 OFFERED_CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION]
 
 
@@ -142,11 +142,16 @@ class ConnectionBinding(ConnectionState):
 
     def data_to_send(self) -> bytes:
         """Everything that is to go out now."""
-        data = self.engine.data_to_send()
-        self.bytes_out += len(data)
+        return b"".join(self.parts_to_send())
+
+    def parts_to_send(self) -> list[Output]:
+        """The same in parts, large payload uncopied."""
+        parts = self.engine.parts_to_send()
+        for part in parts:
+            self.bytes_out += len(part)
         if self.writable:
             self._write_on(self._now_us)
-        return data
+        return parts
 
     def _write_on(self, now_us: int) -> None:
         """Go on with large messages, a piece at a time: as many as the socket takes."""

@@ -40,7 +40,6 @@ from postroom.server.links.dynamic_nodes import dynamic_nodes_of
 from postroom.server.links.held_answers import HeldAnswers
 from postroom.server.links.kept_deliveries import KeptDeliveries, Resumed
 from postroom.server.links.outcomes import apply_outcome, check_outcome
-from postroom.server.links.outgoing_message import send_message
 from postroom.server.links.terminus import ms_property, read_filters, wants_branches
 from postroom.server.logs import log
 
@@ -142,7 +141,10 @@ class OutgoingLink(BoundLink):
 
     def refill(self, now_us: int) -> None:
         reader = self.reader
-        if reader is not None and reader.credit * 2 < min(self._limit_ahead(), self.link.credit):
+        if reader is None:
+            return
+        most = min(self._limit_ahead(), self.link.usable_credit())
+        if reader.credit * 2 < most or reader.credit > most:
             self.update_credit(now_us)
 
     def update_credit(self, now_us: int) -> None:
@@ -180,7 +182,7 @@ class OutgoingLink(BoundLink):
         tag = self._next_tag.to_bytes(TAG_BYTES, "big")
         self._next_tag = (self._next_tag + 1) & TAG_MASK
         if acquiring is None:
-            send_message(link, head, sections, tag, self.presettled, None if delivery.copied else entry)
+            link.send_behind(head, sections, tag, self.presettled, None if delivery.copied else entry)
         elif self.consumer is not None:
             self._acquisition.send(self.consumer, head + sections, tag, entry)
         self.binding.messages_out += 1

@@ -346,21 +346,36 @@ class Service:
     def settle_up(self) -> None:
         """After effects were released: send, read, check, and be called again in time."""
         broker = self._broker
-        while broker.touched:
-            binding, _ = broker.touched.popitem()
-            connection = self._sockets.get(binding)
-            if connection is not None:
-                connection.flush()
+        self._flush_touched()
         self._off_loop.begin()
         if broker.channels.wanted:
             self._open_wanted()
-        if broker.wants_turn:
+        if broker.wants_turn or broker.touched:
             self.turns.schedule()
         if broker.stopping:
             self._check_done()
         if self._idle_timer is None:
             self._wait_for_idle()
         self._arm_timer()
+
+    def _flush_touched(self) -> None:
+        """One write to each connection that has something to send. Who has more of a large message goes on in
+        the next turn, however fast its socket takes it: reading the next message, and everybody else, would
+        wait for its end."""
+        touched = self._broker.touched
+        written: dict[ConnectionState, None] = {}
+        again: list[ConnectionState] = []
+        while touched:
+            binding, _ = touched.popitem()
+            if binding in written:
+                again.append(binding)
+                continue
+            written[binding] = None
+            connection = self._sockets.get(binding)
+            if connection is not None:
+                connection.flush()
+        for binding in again:
+            touched[binding] = None
 
     def _open_wanted(self) -> None:
         wanted = self._broker.channels.wanted[:]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from mypy_extensions import mypyc_attr
 
 from postroom.amqp.engine.options import NEVER_US
+from postroom.amqp.engine.shared_state import Output
 from postroom.server.access.sign_in_policy import ClientCertificate
 from postroom.server.clock import Clock, monotonic_us
 from postroom.server.configuration.config import LimitsConfig
@@ -81,6 +82,8 @@ class SocketConnection(Worker):
         self._binding: ConnectionBinding | None = None
         self._inbox: Final[deque[bytes]] = deque()
         self._offset = 0
+        self._joins = False
+        """Each part of a write would be a TLS record of its own."""
         self._paused = False
         self._held = False
         """A limit of its rate is reached: nothing is read, and what has arrived waits."""
@@ -96,6 +99,7 @@ class SocketConnection(Worker):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's has all of it, but is no subclass
         self._transport.set_write_buffer_limits(high=self._owner.limits.output_bytes)
         handshake = transport.get_extra_info("ssl_object")
+        self._joins = handshake is not None
         if self.listen is not None and handshake is not None:
             from postroom.server.listening.tls import end_point, shown_certificate
 
@@ -194,9 +198,11 @@ class SocketConnection(Worker):
         if self._binding.aborted:
             self._transport.abort()
             return
-        data = self._wrapped(self._binding)
-        if data:
-            self._transport.write(data)
+        parts = self._wrapped(self._binding)
+        if len(parts) > 1 and not self._joins:
+            self._transport.writelines(parts)
+        elif parts:
+            self._transport.write(b"".join(parts))
         if self._binding.finished and not self._ended:
             self._ended = True
             self._finish(self._transport)
@@ -239,9 +245,9 @@ class SocketConnection(Worker):
         end = self._pass(len(data) - start, limit_bytes)
         return binding.receive(data, monotonic_us(), self._now_us(), start, end)
 
-    def _wrapped(self, binding: ConnectionBinding) -> bytes:
-        """What goes out of all that ``binding`` has to say."""
-        return binding.data_to_send()
+    def _wrapped(self, binding: ConnectionBinding) -> list[Output]:
+        """What goes out of all that ``binding`` has to say, in parts."""
+        return binding.parts_to_send()
 
     def _finish(self, transport: asyncio.Transport) -> None:
         """AMQP has said its last."""

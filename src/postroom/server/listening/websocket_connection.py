@@ -4,6 +4,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from postroom.amqp.engine.shared_state import Output
 from postroom.amqp.frames.frames import MIN_MAX_FRAME_BYTES
 from postroom.server.clock import monotonic_us
 from postroom.server.listening.socket_connection import Owner, SocketConnection
@@ -66,9 +67,10 @@ class WebSocketConnection(SocketConnection):
         binding.touch()
         return events
 
-    def _wrapped(self, binding: "ConnectionBinding") -> bytes:
+    def _wrapped(self, binding: "ConnectionBinding") -> list[Output]:
         head = self._websocket.take(binding.writable)
-        return head + self._websocket.wrap(binding.data_to_send(), _message_bytes(binding))
+        data = head + self._websocket.wrap(binding.data_to_send(), _message_bytes(binding))
+        return [data] if data else []
 
     def _finish(self, transport: asyncio.Transport) -> None:
         """Close the WebSocket, and the socket once both ends have."""
