@@ -95,7 +95,9 @@ def test_an_engine_whose_library_is_not_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One line that says what to do."""
-    monkeypatch.setitem(sys.modules, library, None)
+    loaded = [name for name in sys.modules if name.startswith(f"{library}.")]
+    for name in (library, *loaded):
+        monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, f"postroom.replication.{module}", raising=False)
     monkeypatch.delitem(sys.modules, "postroom.replication.kafka_client", raising=False)
     monkeypatch.delattr(f"postroom.replication.{module}", raising=False)
