@@ -29,6 +29,9 @@ PACKED_FIELDS: Final = [
 PACKED_STRUCT: Final = "<QQqIIHHBHB"
 PACKED_BYTES: Final = 40
 
+EXPIRY_AT: Final = 16
+"""Where in a record the expiry lies."""
+
 UNBORN_FIELDS: Final = [*PACKED_FIELDS, ("due_us", "<i8")]
 """An entry that is DELAYED for the one cause UNBORN: as above, and when it is to be born."""
 UNBORN_BYTES: Final = 48

@@ -135,10 +135,7 @@ class SenderLink(Link):
 
     def _needs_pieces(self, size: i64) -> bool:
         """Whether a message of so many bytes can't go at once, in a frame."""
-        backlog = self.session.backlog
-        return (
-            size > self.wire.max_payload_bytes or backlog.peer_incoming_window <= 0 or len(backlog.pieces) > 0
-        )
+        return size > self.wire.max_payload_bytes or not self._window_is_open()
 
     def _send_at_once(self, delivery: Delivery, head: bytes, rest: bytes) -> None:
         wire, backlog = self.wire, self.session.backlog

@@ -15,12 +15,12 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Protocol, final
 
 from postroom.ledger.errors import LedgerLocked, LedgerLockless
 from postroom.ledger.storage.body_requests import BodyPlace
+from postroom.ledger.storage.body_room import BodyRoom
 from postroom.ledger.storage.cached_reads import CachedBodies, is_native, read_descriptor, read_pieces
 
 READABLE_PERMISSIONS = 0o640
@@ -194,15 +194,14 @@ class RealFile:
         return read_pieces(self._read_at_once, wanted, starts, gap_bytes)
 
     def _read_at_once(self, offset: int, size: int) -> bytes | None:
-        stream = BytesIO(bytes(size))  # gives what was read without another copy
+        room = BodyRoom(size)
         try:
-            with stream.getbuffer() as data:
-                count = os.preadv(self._fd, [data], offset, os.RWF_NOWAIT)
+            count = os.preadv(self._fd, [room.view], offset, os.RWF_NOWAIT)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
                 return None
             raise
-        return stream.getvalue() if count == size else None
+        return room.take() if count == size else None
 
     def view(self) -> bytes | mmap.mmap:
         if self.size_bytes() == 0:

@@ -21,7 +21,7 @@ from postroom.manager.kernel.entry_creation import delayed_again
 from postroom.manager.queues.ascending_heap import AscendingHeap
 from postroom.manager.queues.held_back import HeldBack
 from postroom.model import numbers as n
-from postroom.model.packed import UNBORN_BYTES, UNBORN_FIELDS, PackedEntry
+from postroom.model.packed import EXPIRY_AT, UNBORN_BYTES, UNBORN_FIELDS, PackedEntry
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.destination import Destination
@@ -30,7 +30,6 @@ RUN_ENTRIES: Final = 64 << 10
 """A run has at most so many: 3 MiB, sorted in a few milliseconds."""
 
 _ROWS: Final = np.dtype(UNBORN_FIELDS)
-_EXPIRY_AT: Final = 16
 _DUE_AT: Final = 40
 NEVER: Final = 0x7FFF_FFFF_FFFF_FFFF
 """A moment that doesn't come."""
@@ -77,7 +76,7 @@ class _Run:
 
     def moment(self, index: i64) -> i64:
         at = index * UNBORN_BYTES
-        return _moment(read_i64_le(self.data, at + _DUE_AT), read_i64_le(self.data, at + _EXPIRY_AT))
+        return _moment(read_i64_le(self.data, at + _DUE_AT), read_i64_le(self.data, at + EXPIRY_AT))
 
     def serial(self, index: i64) -> i64:
         return read_i64_le(self.data, index * UNBORN_BYTES)

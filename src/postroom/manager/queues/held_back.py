@@ -13,12 +13,11 @@ from mypy_extensions import i64
 from postroom.manager.kernel.entry import Entry, unpacked, write_entry
 from postroom.manager.kernel.entry_creation import delayed_again
 from postroom.model import numbers as n
-from postroom.model.packed import ORDERED_BYTES, PACKED_BYTES, PackedEntry
+from postroom.model.packed import EXPIRY_AT, ORDERED_BYTES, PACKED_BYTES, PackedEntry
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.destination import Destination
 
-_EXPIRY_AT: Final = 16
 _SWEEP_AT: Final = 64
 """Expiries of those that have left that are left alone."""
 
@@ -67,7 +66,7 @@ class HeldBack:
 
     def _keep(self, serial: int, row: bytes) -> None:
         self._packed[serial] = row
-        self._watch(serial, int(read_i64_le(row, _EXPIRY_AT)))
+        self._watch(serial, int(read_i64_le(row, EXPIRY_AT)))
 
     def _watch(self, serial: int, expiry_us: int) -> None:
         if expiry_us == 0:

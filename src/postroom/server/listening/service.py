@@ -363,19 +363,12 @@ class Service:
         the next turn, however fast its socket takes it: reading the next message, and everybody else, would
         wait for its end."""
         touched = self._broker.touched
-        written: dict[ConnectionState, None] = {}
-        again: list[ConnectionState] = []
-        while touched:
-            binding, _ = touched.popitem()
-            if binding in written:
-                again.append(binding)
-                continue
-            written[binding] = None
+        now = list(touched)
+        touched.clear()
+        for binding in now:
             connection = self._sockets.get(binding)
             if connection is not None:
                 connection.flush()
-        for binding in again:
-            touched[binding] = None
 
     def _open_wanted(self) -> None:
         wanted = self._broker.channels.wanted[:]
