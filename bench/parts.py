@@ -19,7 +19,7 @@ from postroom._build import compiled
 from postroom.amqp.frames.frames import FrameDecoder, write_disposition, write_frame, write_transfer
 from postroom.amqp.frames.outcomes import ACCEPTED
 from postroom.amqp.frames.transfers import Transfer
-from postroom.amqp.message.message_head import encode_header, scan_head
+from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.ledger.format.block import BlockBuilder
 from postroom.ledger.options import LedgerOptions
@@ -32,6 +32,7 @@ from postroom.manager.kernel.effects import Delivery, Sink
 from postroom.manager.kernel.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.manager import QueueManager
 from postroom.manager.queues.queue import as_queue
+from postroom.server.links.delivery_headers import header_of
 
 MESSAGES = 2_000
 REPETITIONS = 15
@@ -140,8 +141,9 @@ class Parts:
     def send(self) -> None:
         writer = BytesWriter()
         for delivery in self.deliveries:
-            header = encode_header(True, 4, -1, False, 0)
-            write_transfer(writer, 0, 0, 1, b"\0\0\0\1", 0, False, False, header + delivery.body)
+            header, body = header_of(True, 4, 0, 0, NOW_US), delivery.body
+            write_transfer(writer, 0, 0, 1, b"\0\0\0\1", 0, False, False, header, len(body))
+            writer.write(body)
         writer.getvalue()
 
     def accept(self) -> None:
