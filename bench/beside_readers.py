@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.peers import Postroom
-from tools.peers.broker import LOOPBACK, free_port
+from tools.peers.ports import LOOPBACK, free_port
 from tools.peers.postroom import COMPILED
 
 from bench import loadtool

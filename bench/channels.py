@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from tools.peers import Broker, BrokerFailed, Postroom, RabbitMQ
-from tools.peers.broker import LOOPBACK
+from tools.peers.ports import LOOPBACK
 from tools.peers.rabbitmq import CLASSIC, QUORUM, SHOVEL
 
 from bench import loadtool

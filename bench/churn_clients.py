@@ -11,7 +11,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from tools.peers.broker import LOOPBACK
+from tools.peers.ports import LOOPBACK
 
 from postroom.client import AcknowledgeMode, Message, Topic
 from postroom.client.aio import Connection, MessageConsumer, MessageProducer, Session, connect

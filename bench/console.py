@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from playwright.sync_api import Browser, sync_playwright
-from tools.peers.broker import LOOPBACK, free_port
 from tools.peers.chromium import launched
+from tools.peers.ports import LOOPBACK, free_port
 from tools.peers.postroom import Postroom
 
 from bench import loadtool

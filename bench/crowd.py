@@ -26,7 +26,7 @@ from typing import Final
 
 import uvloop
 from tools.peers import Postroom
-from tools.peers.broker import LOOPBACK
+from tools.peers.ports import LOOPBACK
 
 from bench import command, processor
 from bench.memory import resident_bytes

@@ -8,8 +8,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.peers.broker import LOOPBACK, ROOT, Broker, find_installed
+from tools.peers.broker import ROOT, Broker, find_installed
 from tools.peers.nats_broker import NatsBroker
+from tools.peers.ports import LOOPBACK
 
 AMQP_CLIENT, NATS_CLIENT = "loadclient", "natsclient"
 SHARED = ("options", "meter", "payload", "bodies", "report")

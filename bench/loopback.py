@@ -6,7 +6,7 @@ import multiprocessing
 import socket
 import time
 
-from tools.peers.broker import LOOPBACK
+from tools.peers.ports import LOOPBACK
 
 READ_BYTES = 256 * 1024
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tools.peers import Broker
-from tools.peers.broker import LOOPBACK
+from tools.peers.ports import LOOPBACK
 
 from bench import loadtool, rounds
 from bench.contenders import Contender

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from proton.utils import BlockingConnection
 from tools.peers import Postroom
-from tools.peers.broker import LOOPBACK, START_LIMIT_S
+from tools.peers.broker import START_LIMIT_S
 from tools.peers.nats import NatsCluster
+from tools.peers.ports import LOOPBACK
 
 from bench import loadtool, replicated, traffic
 from bench.progress import show_progress

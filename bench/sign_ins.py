@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from tools.peers.broker import LOOPBACK
+from tools.peers.ports import LOOPBACK
 from tools.peers.postroom import COMPILED, Postroom
 
 from postroom.amqp.frames.frames import SASL_HEADER

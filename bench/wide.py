@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import uvloop
 from tools.peers import Postroom
-from tools.peers.broker import LOOPBACK
+from tools.peers.ports import LOOPBACK
 
 from bench import command, loadtool
 from bench.memory import AnonymousMemory, resident_bytes

@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
-from tools.peers.nats import NatsCluster, free_ports
+from tools.peers.nats import NatsCluster
+from tools.peers.ports import free_ports
 
 from demo.broker import Broker
 from demo.narrator import Narrator

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from pydantic import BaseModel
+from tools.peers.ports import free_port
 
 from postroom.app import App, Message, Reject, Retry, Topic
 from postroom.client import (
@@ -22,7 +23,6 @@ from postroom.client import (
 )
 from tests.app.conftest import WAIT_S, received, send, waiting
 from tests.client.fake_broker import asynchronous
-from tests.clients.broker import free_port
 from tests.server.harness import BrokerThread
 
 pytestmark = pytest.mark.sockets

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from tools.peers.ports import free_port
 
 from postroom.client import Connection, ConnectionFactory, Message, Queue
 from postroom.server.configuration.channels import ChannelConfig
 from postroom.server.configuration.config import QueueConfig, QueueManagerConfig, RemoteQueueConfig
 from postroom.server.configuration.listening import ListenConfig
-from tests.clients.broker import free_port
 from tests.server.harness import BrokerThread, make_config
 
 pytestmark = pytest.mark.sockets

@@ -5,26 +5,19 @@ from __future__ import annotations
 import re
 import selectors
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 from types import TracebackType
 
+from tools.peers.ports import free_port
+
 from tests.originals import ORIGINALS_TOML
 
 START_S = 60.0
 STOP_S = 30.0
 READY = re.compile(r"listening on (?:amqp://)?(\S+):(\d+)")
-
-
-def free_port() -> int:
-    """A port that nobody listened on a moment ago; a restarted broker has to come back to the same one."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 USUAL = """

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tools.peers.ports import free_port
 
 from postroom.server.configuration.passwords import hash_password
 from tests.certificates import sign
-from tests.clients.broker import BrokerProcess, free_port
+from tests.clients.broker import BrokerProcess
 from tests.clients.driver import Client, ClientError
 from tests.clients.texts import text, texts
 

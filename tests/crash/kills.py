@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tools.peers import BrokerFailed, Postroom
-from tools.peers.broker import LOOPBACK, ROOT
+from tools.peers.broker import ROOT
+from tools.peers.ports import LOOPBACK
 
 import postroom
 from tests.crash.history import History

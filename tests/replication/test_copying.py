@@ -10,6 +10,7 @@ from pathlib import Path
 import nats as nats_client
 import pytest
 from tools.peers.nats import NatsCluster
+from tools.peers.ports import free_port
 
 from postroom.client import ConnectionFactory, Message
 from postroom.ledger.copying.archive import archive_pieces, unpack
@@ -23,7 +24,7 @@ from postroom.replication.errors import MemberRefused
 from postroom.replication.folder_state import BESIDE
 from postroom.replication.member import EngineThread
 from postroom.server.http.tokens import Right, add_token
-from tests.clients.broker import BrokerProcess, free_port
+from tests.clients.broker import BrokerProcess
 from tests.ledger.workload import START_US
 from tests.replication.copy_server import TOKEN, CopyServer, copy_server
 from tests.replication.members import member

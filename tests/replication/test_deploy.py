@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tools.peers.nats import PROGRAM
+from tools.peers.ports import free_port
 
 from postroom.cli import main
 from postroom.client import ConnectionFactory, Message
 from postroom.client.connection.connector import TlsOptions
 from tests.certificates import sign
-from tests.clients.broker import BrokerProcess, free_port
+from tests.clients.broker import BrokerProcess
 from tests.clients.driver import ROOT
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(400)]  # NATS takes up to 10 s to elect a leader

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools.peers.ports import free_port
 
-from tests.clients.broker import free_port
 from tests.clients.driver import ROOT, python_path
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(400)]  # NATS takes up to 10 s to elect a leader

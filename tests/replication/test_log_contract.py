@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from nats.errors import TimeoutError as NatsTimeout
-from tools.peers.broker import free_port
 from tools.peers.kafka import KafkaCluster
 from tools.peers.nats import NatsCluster
+from tools.peers.ports import free_port
 
 from postroom.ledger.errors import LedgerFailed
 from postroom.replication.active import Active

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from proton.utils import BlockingConnection
-from tools.peers.broker import free_port
 from tools.peers.nats import NatsCluster
+from tools.peers.ports import free_port
 
 from postroom.client import Message
 from postroom.client.aio import ConnectionFactory

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import signal
+import socket
 import subprocess
 import time
 import urllib.request
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 from proton import Message as ProtonMessage
 from proton.utils import BlockingConnection
 from tools.peers.nats import NatsCluster
+from tools.peers.ports import LOOPBACK, free_port
 
 from postroom.cli import main
 from postroom.client import AcknowledgeMode, Message, TransactionRolledBackException
@@ -25,7 +27,7 @@ from postroom.ledger.verification.verification import Severity, verify
 from postroom.server.exits import Exit
 from tests.client.breakable_connection import Watch
 from tests.client.fake_broker import asynchronous
-from tests.clients.broker import BrokerProcess, free_port
+from tests.clients.broker import BrokerProcess
 from tests.clients.driver import HERE, jms_command, make_ready
 from tests.replication.members import member, members
 
@@ -97,6 +99,23 @@ def test_a_member_that_is_stopped_while_it_takes_over_stops(
         "stopped",
     ]
     assert_whole(alone.folder)
+
+
+def test_a_member_whose_port_another_took_says_so(tmp_path: Path, nats: NatsCluster, stream: str) -> None:
+    """A member that follows is bound to its port, but listens only once it is the active one."""
+    with members(tmp_path, nats, stream) as (first, second), socket.socket() as other:
+        end = time.monotonic() + TIMEOUT_S
+        while " following " not in second.log_text:
+            assert time.monotonic() < end, second.log_text
+            time.sleep(0.05)
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind((LOOPBACK, second.port))
+        other.listen()
+        first.kill()
+        assert second.wait_for_exit() == Exit.ADDRESS
+        assert "Traceback" not in second.log_text
+        assert f"can't listen on {LOOPBACK}:{second.port}: Address already in use" in second.log_text
+        assert_whole(second.folder)
 
 
 def test_transactions_go_on_at_another_member(tmp_path: Path, nats: NatsCluster, stream: str) -> None:

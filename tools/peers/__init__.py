@@ -5,7 +5,8 @@ ports with a data folder of its own and leaves nothing running.
 """
 
 from tools.peers.artemis import Artemis
-from tools.peers.broker import Broker, BrokerFailed, free_port
+from tools.peers.broker import Broker, BrokerFailed
+from tools.peers.ports import free_port
 from tools.peers.postroom import Postroom
 from tools.peers.rabbitmq import RabbitMQ
 

@@ -6,7 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from tools.peers.broker import DEBIAN_ROOT, LOOPBACK, TOOLS, Broker, BrokerFailed
+from tools.peers.broker import DEBIAN_ROOT, TOOLS, Broker, BrokerFailed
+from tools.peers.ports import LOOPBACK
 
 JOURNAL_KINDS = ("ASYNCIO", "NIO", "MAPPED")
 ANY_DISK = {"max-disk-usage": "-1"}

@@ -13,11 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tools.peers.ports import LOOPBACK, free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / ".tools"
 DEBIAN_ROOT = TOOLS / "debian/root"
 
-LOOPBACK = "127.0.0.1"
 START_LIMIT_S = 60.0
 STOP_LIMIT_S = 30.0
 POLL_S = 0.02
@@ -25,14 +26,6 @@ POLL_S = 0.02
 
 class BrokerFailed(Exception):
     """A broker did not start or stop as it should; the message holds the end of its log."""
-
-
-def free_port() -> int:
-    """A TCP port that was free on loopback a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def find_installed(pattern: str) -> Path:

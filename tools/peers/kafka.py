@@ -19,7 +19,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tools.peers.broker import TOOLS
-from tools.peers.nats import LOOPBACK, free_ports
+from tools.peers.ports import LOOPBACK, free_ports
 
 START_S = 120.0
 POLL_S = 0.1

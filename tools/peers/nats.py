@@ -3,10 +3,8 @@
 Each node is a process of its own, so that it can be killed, paused and started again.
 """
 
-import contextlib
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,19 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from tools.peers.ports import LOOPBACK, free_ports
+
 START_S = 30.0
 POLL_S = 0.05
-LOOPBACK = "127.0.0.1"
 PROGRAM = Path(sys.executable).with_name("nats-server")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listened on a moment ago."""
-    with contextlib.ExitStack() as open_ones:
-        probes = [open_ones.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((LOOPBACK, 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 class NatsNode:

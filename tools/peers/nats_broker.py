@@ -9,8 +9,9 @@ from pathlib import Path
 import nats
 from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
 
-from tools.peers.broker import LOOPBACK, Broker
+from tools.peers.broker import Broker
 from tools.peers.nats import PROGRAM
+from tools.peers.ports import LOOPBACK
 
 MOST_UNACKNOWLEDGED = 1000
 """Deliveries on their way to a consumer: the credit of other brokers' receivers."""

@@ -6,7 +6,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-from tools.peers.broker import LOOPBACK, ROOT, Broker
+from tools.peers.broker import ROOT, Broker
+from tools.peers.ports import LOOPBACK
 
 RECEIVERS_CREATE = """
 [auto_create]

@@ -10,7 +10,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from tools.peers.broker import LOOPBACK, TOOLS, Broker, BrokerFailed, free_port
+from tools.peers.broker import TOOLS, Broker, BrokerFailed
+from tools.peers.ports import LOOPBACK, free_port
 
 LIBRARIES = TOOLS / "trixie/root/usr/lib"
 ERLANG_ARGUMENTS = "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}"

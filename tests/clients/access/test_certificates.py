@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tools.peers.ports import free_port
 
 from tests.authority import Authority
-from tests.clients.broker import BrokerProcess, free_port
+from tests.clients.broker import BrokerProcess
 from tests.clients.driver import Client, ClientError
 from tests.clients.test_websocket import java_store
 from tests.clients.texts import text, texts

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from tools.peers.ports import free_port
 
 from postroom.server.configuration.passwords import SCRAM_MECHANISMS, hash_password
 from tests.authority import Authority
-from tests.clients.broker import BrokerProcess, free_port
+from tests.clients.broker import BrokerProcess
 from tests.clients.conftest import CLIENT_NAMES
 from tests.clients.driver import Client, ClientError
 from tests.clients.test_websocket import java_store

@@ -17,7 +17,8 @@ from types import TracebackType
 from typing import Final
 
 from tools.peers.kafka import KafkaCluster
-from tools.peers.nats import NatsCluster, free_ports
+from tools.peers.nats import NatsCluster
+from tools.peers.ports import free_ports
 
 from postroom.server.exits import Exit
 from tests.clients.broker import BrokerProcess

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tools.peers.ports import free_port
 
 from postroom.server.addresses import DEFAULT_PORT
 from postroom.server.configuration import config as configuration
@@ -14,7 +15,7 @@ from postroom.server.configuration.config import Config
 from postroom.server.configuration.http import DEFAULT_HTTP_PORT, HttpConfig
 from postroom.server.configuration.listening import ListenConfig
 from postroom.server.console.parts import console_parts
-from postroom.server.exits import Exit
+from postroom.server.exits import Exit, StartError
 from postroom.server.http.http_service import Http
 from tests.server.broker_process import Process, begin
 from tests.server.http_client import get
@@ -66,6 +67,33 @@ def test_a_default_port_that_is_taken_keeps_nobody_from_starting(
         http.stop()
     (record,) = [each for each in caplog.records if each.getMessage().startswith("http-not-served")]
     assert "--http" in str(record.__dict__)
+
+
+@pytest.mark.sockets
+def test_nor_does_one_that_is_taken_after_it_was_bound(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two brokers that start at the same time are both bound to it before one listens."""
+    caplog.set_level(logging.WARNING)
+    shared = HttpConfig(address=f"127.0.0.1:{free_port()}")
+    monkeypatch.setattr(configuration, "HttpConfig", lambda: shared)
+    first, second = Http(Config(), console_parts), Http(Config(), console_parts)
+    assert first.listener is not None
+    with closing(first.listener):
+        assert first.listen() == [f"http://{shared.address}"]
+        assert second.listen() == [] and second.listener is None
+    assert any(each.getMessage().startswith("http-not-served") for each in caplog.records)
+
+
+@pytest.mark.sockets
+def test_a_configured_port_that_is_taken_after_it_was_bound_is_told() -> None:
+    config = Config(http=HttpConfig(address=f"127.0.0.1:{free_port()}"))
+    first, second = Http(config, console_parts), Http(config, console_parts)
+    assert first.listener is not None and second.listener is not None
+    with closing(first.listener), closing(second.listener):
+        first.listen()
+        with pytest.raises(StartError, match="in use"):
+            second.listen()
 
 
 @pytest.fixture

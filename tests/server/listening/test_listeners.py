@@ -1,8 +1,10 @@
 """What a name in `listen` stands for on this machine."""
 
 import socket
+from contextlib import closing
 
 import pytest
+from tools.peers.ports import free_port
 
 from postroom.server.configuration.listening import ListenConfig
 from postroom.server.exits import Exit, StartError
@@ -36,3 +38,14 @@ def test_a_port_that_is_taken_at_one_of_the_addresses_is_refused(monkeypatch: py
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [ELSEWHERE, there])
         with pytest.raises(StartError, match="in use"):
             Listener(ListenConfig(address="localhost:0"))
+
+
+def test_a_port_at_which_another_listens_by_now_is_refused() -> None:
+    """Two can be bound to it while neither listens; whoever listens second hears of it."""
+    config = ListenConfig(address=f"127.0.0.1:{free_port()}")
+    first, second = Listener(config), Listener(config)
+    with closing(first), closing(second):
+        first.listen()
+        with pytest.raises(StartError, match=f"can't listen on {config.address}: .*in use") as failed:
+            second.listen()
+    assert failed.value.code == Exit.ADDRESS

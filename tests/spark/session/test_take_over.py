@@ -19,12 +19,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from tools.peers.nats import NatsCluster
+from tools.peers.ports import free_port
 
 from postroom.client import ConnectionFactory, Message
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token
 from postroom.spark.consume.foreach_batch import append_once
 from postroom.spark.store import open_store, read_folded
-from tests.clients.broker import BrokerProcess, free_port
+from tests.clients.broker import BrokerProcess
 from tests.replication.members import member
 from tests.spark.local_pipeline import assert_whole
 

@@ -18,7 +18,6 @@ from postroom.server.listening.listeners import Listener
 
 MAX_HEAD_BYTES: Final = 16 << 10
 """Of a request: its line and its headers."""
-LISTEN_BACKLOG: Final = 128
 STOP_GRACE_S: Final = 2
 """Time that answers have to end when the broker stops."""
 
@@ -116,7 +115,7 @@ class TlsHttpServer(uvicorn.Server):
         assert isinstance(self.config, BoundedConfig)
         address = self.config.http_config.address
         for each in sockets or []:
-            made = TlsServer(each, LISTEN_BACKLOG, self._tls, self._connection, self._refused, address)
+            made = TlsServer(each, self._tls, self._connection, self._refused, address)
             self.servers.append(cast(asyncio.Server, made))
 
     def _connection(self) -> asyncio.Protocol:

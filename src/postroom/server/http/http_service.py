@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from postroom.server.http.http_server import HttpServer
     from postroom.server.http.route_group import RouteGroup, Shared
 
-LISTEN_BACKLOG: Final = 128
-
 
 class Http:
     """The broker over HTTP, from the bound sockets to the end; nothing where the configuration has none."""
@@ -42,7 +40,7 @@ class Http:
         self._config: Final = config
         self._more_parts: Final = more_parts
         self._http: Final = config.http_served
-        self.listener: Final = self._bound()
+        self.listener = self._bound()
         self._front: Front | None = None
         self._compose: Callable[[], Application] | None = None
         self._application: Application | None = None
@@ -59,18 +57,28 @@ class Http:
         try:
             return Listener(self._http.listen())
         except StartError as error:
-            if self._config.http is not None:
-                raise
-            what = f"{error}: serve --http HOST:PORT is another place, --http off none"
-            log(logging.WARNING, "http-not-served", reason=what)
+            self._go_without(error)
             return None
 
+    def _go_without(self, error: StartError) -> None:
+        """HTTP, where nothing is configured; raises the error again where something is."""
+        if self._config.http is not None:
+            raise error
+        what = f"{error}: serve --http HOST:PORT is another place, --http off none"
+        log(logging.WARNING, "http-not-served", reason=what)
+
     def listen(self) -> list[str]:
-        """Take connections from now on, to be answered after `begin` or `start`; the URLs."""
+        """Take connections from now on, to be answered after `begin` or `start`; the URLs. Raises
+        `StartError` where another listens there by now."""
         if self.listener is None:
             return []
-        for each in self.listener.sockets:
-            each.listen(LISTEN_BACKLOG)
+        try:
+            self.listener.listen()
+        except StartError as error:
+            self._go_without(error)
+            self.listener.close()
+            self.listener = None
+            return []
         return self.listener.http_urls()
 
     def begin(self, report: GetReport) -> None:
@@ -80,8 +88,9 @@ class Http:
             return
         replication = self._config.replication
         names_active = config.serves_open_health or (replication is not None and replication.redirect)
+        if not self.listen():
+            return
         self._front = Front(report, config.serves_open_health, names_active)
-        self.listen()
         self._thread = threading.Thread(target=self._run, name="postroom-http", daemon=True)
         self._thread.start()
 

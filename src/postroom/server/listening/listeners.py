@@ -10,6 +10,8 @@ from postroom.server.exits import Exit, StartError
 if TYPE_CHECKING:
     from postroom.server.listening.tls import LoadedTls, RenewableContext
 
+LISTEN_BACKLOG: Final = 512
+"""Connections that the system keeps until they are accepted."""
 NOT_ON_THIS_MACHINE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -41,6 +43,18 @@ class Listener:
     def bound_urls(self) -> list[str]:
         """The same for each of its sockets, listened on or not yet."""
         return [self.url(address_of(each)) for each in self.sockets]
+
+    def listen(self) -> None:
+        """Have the system queue connections from now on, as often as it is called.
+
+        Raises `StartError` where another process listens there: two can be bound to a port while neither
+        listens. Event loops are given sockets that listen, since uvloop keeps quiet about one that can't.
+        """
+        try:
+            for each in self.sockets:
+                each.listen(LISTEN_BACKLOG)
+        except OSError as error:
+            raise _cannot_listen(self.config, error) from error
 
     def renew(self, loaded: "LoadedTls") -> None:
         """Have connections from now on see, and be held against, what these files have; others stay."""
@@ -75,11 +89,11 @@ def _bind(config: ListenConfig) -> list[socket.socket]:
     except OSError as error:
         for each in sockets:
             each.close()
-        raise cannot_listen(config, error) from error
+        raise _cannot_listen(config, error) from error
     return sockets
 
 
-def cannot_listen(config: ListenConfig, error: OSError) -> StartError:
+def _cannot_listen(config: ListenConfig, error: OSError) -> StartError:
     """The error of starting that ``error`` is."""
     reason = error.strerror or str(error)
     if isinstance(error, socket.gaierror):

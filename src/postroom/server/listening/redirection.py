@@ -23,13 +23,12 @@ from postroom.amqp.frames.sasl import ANONYMOUS
 from postroom.manager.security.acts import Act
 from postroom.server.clock import monotonic_us
 from postroom.server.configuration.config import Config
-from postroom.server.listening.listeners import Listener, cannot_listen
+from postroom.server.listening.listeners import LISTEN_BACKLOG, Listener
 
 if TYPE_CHECKING:
     from postroom.server.listening.tls_server import TlsServer
 
 DEFAULT_PORTS: Final = {"amqp": 5672, "amqps": 5671}
-BACKLOG: Final = 128
 
 Target = tuple[str, int]
 """Host and port of the active member."""
@@ -128,6 +127,7 @@ class Redirection:
 
     async def __aenter__(self) -> Self:
         for listener in self._listeners:
+            listener.listen()
             for bound in listener.sockets:
                 self._servers.append(await self._listen(listener, bound.dup()))
         return self
@@ -149,15 +149,12 @@ class Redirection:
             handshake_timeout_ms=self._limits.open_timeout_ms,
         )
         make = partial(RedirectedConnection, self, options, scheme)
-        try:
-            if listener.tls is None:
-                return await asyncio.get_running_loop().create_server(make, sock=bound, backlog=BACKLOG)
-            # Imported here: who has no TLS starts sooner.
-            from postroom.server.listening.tls_server import TlsServer
+        if listener.tls is None:
+            return await asyncio.get_running_loop().create_server(make, sock=bound, backlog=LISTEN_BACKLOG)
+        # Imported here: who has no TLS starts sooner.
+        from postroom.server.listening.tls_server import TlsServer
 
-            return TlsServer(bound, BACKLOG, listener.tls, make, _unrecorded, listener.config.address)
-        except OSError as error:
-            raise cannot_listen(listener.config, error) from error
+        return TlsServer(bound, listener.tls, make, _unrecorded, listener.config.address)
 
     def admit(self, connection: RedirectedConnection, scheme: str) -> Target | None:
         """Where it is sent; None where that isn't known, or there are too many: it is cut off, and tries

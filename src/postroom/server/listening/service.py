@@ -25,7 +25,7 @@ from postroom.server.connection.binding import ConnectionBinding
 from postroom.server.connection.broker import Broker
 from postroom.server.kernel.broker_state import LedgerFace
 from postroom.server.kernel.connection_state import ConnectionState
-from postroom.server.listening.listeners import Listener, address_of, cannot_listen
+from postroom.server.listening.listeners import LISTEN_BACKLOG, Listener, address_of
 from postroom.server.listening.off_loop import OffLoop, ReadLedger
 from postroom.server.listening.socket_connection import SocketConnection, as_protocol
 from postroom.server.listening.turns import Turns
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 STOP_GRACE_S: Final = 2.0
 """Time that clients have to answer our close when the broker stops."""
-LISTEN_BACKLOG: Final = 512
 IDLE_S: Final = 0.025
 """After so long without a block, and before twice as long, a ledger is idle."""
 
@@ -218,12 +217,9 @@ class Service:
 
     async def _listen(self, listener: Listener) -> None:
         accepted = self._maker(listener.config)
+        listener.listen()
         for bound in listener.sockets:
-            try:
-                server = await self._server(listener, bound, accepted)
-            except OSError as error:
-                raise cannot_listen(listener.config, error) from error
-            self._servers.append((listener, server))
+            self._servers.append((listener, await self._server(listener, bound, accepted)))
 
     async def _server(
         self, listener: Listener, bound: socket.socket, accepted: Callable[[], asyncio.Protocol]
@@ -234,7 +230,7 @@ class Service:
         from postroom.server.listening.tls_server import TlsServer
 
         address = listener.config.address
-        return TlsServer(bound, LISTEN_BACKLOG, listener.tls, accepted, self._refused, address)
+        return TlsServer(bound, listener.tls, accepted, self._refused, address)
 
     def _refused(self, act: Act) -> None:
         """A handshake was: have that recorded."""

@@ -44,21 +44,18 @@ def refused_handshake(error: ssl.SSLError) -> str:
 
 
 class TlsServer:
-    """Listens on one bound socket, from its making to `close`."""
+    """Accepts on one listening socket, from its making to `close`."""
 
     def __init__(
         self,
         bound: socket.socket,
-        backlog: int,
         context: ssl.SSLContext,
         make: Callable[[], asyncio.Protocol],
         refused: Callable[[Act], object],
         address: str,
     ) -> None:
         """``make`` makes what a connection is handed to once its handshake is through; ``refused`` is told of
-        others; ``address`` is the listener's, as the configuration has it. Raises OSError where the socket
-        can't listen."""
-        bound.listen(backlog)
+        others; ``address`` is the listener's, as the configuration has it."""
         bound.setblocking(False)
         self._bound: Final = bound
         self._context: Final = context
