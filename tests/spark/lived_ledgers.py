@@ -113,7 +113,7 @@ def _assignments() -> LedgerWorld:
     """Of Spark subscriptions: runs and single messages, priorities, non-persistent ones of before and while
     they are read (those have a body, and are lost all the same), positions that are confirmed, a checkpoint
     and a restart, the end of a lease, a deletion."""
-    world = LedgerWorld(ManagerOptions(live_head=8, min_live_head=2, packed_run_entries=4))
+    world = LedgerWorld(ManagerOptions(live_head=8, delayed_head=8, min_live_head=2, packed_run_entries=4))
     queue, service = world.queue("source"), world.manager.spark_subscriptions
     for number in range(40):
         world.put(queue, b"n", priority=9 if number % 7 == 0 else 4, durable=number % 5 != 0)

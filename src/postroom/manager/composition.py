@@ -11,8 +11,8 @@ from postroom.manager.channels.triggering import TransmissionQueueListener, Trig
 from postroom.manager.consuming.body_fetch import BodyFetchPart
 from postroom.manager.consuming.browser import BrowserPart
 from postroom.manager.consuming.dispatch import DispatchPart
+from postroom.manager.consuming.judging import SelectorPart
 from postroom.manager.consuming.registry import ConsumerPart
-from postroom.manager.consuming.selection import SelectorPart
 from postroom.manager.consuming.unit_turns import UnitOfOrderPart
 from postroom.manager.destinations.tables import Destinations, destinations_of
 from postroom.manager.destinations.topic_subscriptions import TopicSubscriptions

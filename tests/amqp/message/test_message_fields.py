@@ -3,12 +3,15 @@
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from postroom.amqp.encoding.types import Byte, Float32, Symbol, UInt, ULong
+from postroom.amqp.encoding.types import Byte, Float32, Int, Symbol, UByte, UInt, ULong
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Message, Properties
 from postroom.model.selector import parse
+from postroom.model.selector.expressions import kind_of
 
 
 def fields_of(message: Message, **options: object) -> MessageFields:
@@ -139,3 +142,35 @@ def test_of_damaged_properties_the_group_alone_is_as_of_all(properties: Properti
 def test_a_message_without_properties_is_in_no_group() -> None:
     sections = Message(body=Data([b"body"])).encode()
     assert MessageFields(4, False, 0, sections, None).group() == (b"", 0)
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(1 << 63), (1 << 63) - 1),
+    st.integers(-(1 << 31), (1 << 31) - 1).map(Int),
+    st.integers(0, 255).map(UByte),
+    st.integers(0, (1 << 32) - 1).map(UInt),
+    st.integers(0, (1 << 64) - 1).map(ULong),
+    st.floats(allow_nan=False),
+    st.text(max_size=300),
+    st.binary(max_size=20),
+    st.uuids(),
+)
+NAMES = st.sampled_from(["a", "b", "color", "größe", "JMSX", ""])
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=12), NAMES, st.data())
+def test_a_property_read_by_itself_is_what_all_together_have(
+    properties: dict[str, object], name: str, data: st.DataObject
+) -> None:
+    """Also where bytes of the sections are others than they should be."""
+    sections = bytearray(Message(application_properties=properties, body=Data([b""])).encode())
+    if data.draw(st.booleans()):
+        at = data.draw(st.integers(0, len(sections) - 1))
+        sections[at] = data.draw(st.integers(0, 255))
+    alone, together = (MessageFields(4, True, 0, bytes(sections), None) for _ in "ab")
+    expected = together.application().get(name)
+    found = alone.property_value(name, name.encode())
+    assert found == expected or (expected is not None and expected != expected)
+    assert kind_of(found) == kind_of(expected)

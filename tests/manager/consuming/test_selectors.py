@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.manager.consuming.selection import MAX_LEFT_CURSORS
 from postroom.manager.kernel.errors import SelectorRefused
 from postroom.manager.kernel.options import ManagerOptions
@@ -415,18 +416,33 @@ def test_those_who_do_not_want_an_arrival_are_not_searched_again(world: World) -
     assert [number for number in range(20) if after[number] != before[number]] == [7]
 
 
-def test_what_searches_keep_in_memory_is_bounded() -> None:
+def test_what_searches_keep_in_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind more that nobody wants than are made objects, so that all of them search what is packed."""
     world = World(
         ManagerOptions(
             live_head=4, min_live_head=2, body_cache_bytes=0, max_search_bytes=300, fetch_bytes=200
         )
     )
     queue = world.queue()
+    for _ in range(ManagerOptions().fetch_entries):
+        put(world, queue, "nobody's", color=9)
+    selectors = [f"color = {color} AND TRUE" for color in range(5)]
+    for consumer in [world.consumer(queue, selector=selector, credit=9) for selector in selectors]:
+        assert turn(world) == []
+        world.close(consumer)
     fill(world, queue, 100)
-    memory = search_memory_of(world.manager.core)
-    consumers = [world.consumer(queue, selector=f"color = {color} AND TRUE", credit=9) for color in range(5)]
-    assert 300 <= memory.reading_bytes <= 300 + 200 + 100 and len(memory.waiting) > 0
+    memory, read = search_memory_of(world.manager.core), world._read
+    reading: list[tuple[int, int]] = []
+
+    def watched(wanted: list[BodyPlace]) -> list[Body]:
+        reading.append((int(memory.reading_bytes), len(memory.waiting)))
+        return read(wanted)
+
+    monkeypatch.setattr(world, "_read", watched)
+    consumers = [world.consumer(queue, selector=selector, credit=9) for selector in selectors]
     seen = turn(world)
+    assert 300 <= max(size for size, _ in reading) <= 300 + 200 + 100
+    assert max(waiting for _, waiting in reading) > 0
     assert memory.kept_bytes <= 300 + 100 * len(consumers) and memory.reading_bytes == 0
     assert [len(got(world, consumer)) for consumer in consumers] == [9] * 5 and len(seen) == 45
     for consumer in consumers:
@@ -454,3 +470,41 @@ def test_what_one_selector_says_of_many_entries_is_kept_once(world: World) -> No
     assert all(entry.verdicts[int(cursor.id)] for entry in other.held)
     assert all(len(entry.verdicts) == 2 for entry in other.held)
     assert judgements(queue) <= 100
+
+
+@pytest.mark.parametrize("live_head", [0, 100])
+def test_what_cannot_be_judged_for_damage_is_not_wanted_and_stays(live_head: int) -> None:
+    """Others get theirs; it ends when somebody is to have it."""
+    world = World(ManagerOptions(live_head=live_head, body_cache_bytes=0))
+    queue = world.queue()
+    fill(world, queue, 3)
+    world.damaged = {int(world.arrivals[1]["position"])}
+    choosing = world.consumer(queue, selector="color < 9", credit=5)
+    assert turn(world) == ["0", "2"]
+    assert (queue.statistics.depth, len(choosing.held)) == (3, 2)
+    world.consumer(queue, selector="color > 9", credit=5)
+    assert turn(world) == [] and queue.statistics.depth == 3
+    put(world, queue, "3", color=3)
+    assert turn(world) == ["3"]
+    world.consumer(queue, credit=5)
+    assert turn(world) == [] and queue.statistics.depth == 3
+    assert world.events(queue)[-1] == ("DISCARD", "DELETED", "DISCARDED")
+
+
+@pytest.mark.parametrize("live_head", [0, 2, 100])
+def test_what_is_wanted_and_turns_out_to_be_damaged_ends(live_head: int) -> None:
+    """A selector that needs no section judges without the body."""
+    world = World(ManagerOptions(live_head=live_head, body_cache_bytes=0))
+    queue = world.queue()
+    fill(world, queue, 5)
+    world.damaged = {int(world.arrivals[number]["position"]) for number in (0, 3)}
+    consumer = world.consumer(queue, selector="JMSPriority >= 0", credit=9)
+    assert turn(world) == ["1", "2", "4"]
+    assert [event for event in world.events(queue) if event[0] == "DISCARD"] == [
+        ("DISCARD", "DELETED", "DISCARDED")
+    ] * 2
+    assert (queue.statistics.depth, queue.bodies.missing) == (3, 0)
+    for entry in world.held(consumer):
+        world.accept(consumer, entry)
+    world.turn()
+    assert queue.statistics.depth == 0 and not queue.selectors.cursors["JMSPriority >= 0"].bodies

@@ -142,7 +142,7 @@ def test_the_moment_is_whatever_comes_first(due_us: int, expiry_us: int) -> None
     assert moment_us(unborn(queue, 1, due_us, expiry_us)) == min(times, default=(1 << 63) - 1)
 
 
-SMALL = ManagerOptions(live_head=5, min_live_head=2)
+SMALL = ManagerOptions(live_head=5, delayed_head=5, min_live_head=2)
 
 
 def test_packed_unborn_messages_come_in_the_order_of_their_births() -> None:

@@ -23,7 +23,7 @@ from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Recorder, StoreFace, perform
 from tests.manager.world import TestSink, World
 
-TINY = ManagerOptions(live_head=4, min_live_head=2, body_cache_bytes=60, fetch_entries=3)
+TINY = ManagerOptions(live_head=4, delayed_head=4, min_live_head=2, body_cache_bytes=60, fetch_entries=3)
 
 
 @pytest.fixture(params=[ManagerOptions(), TINY], ids=["in memory", "packed"])
@@ -214,7 +214,7 @@ def test_many_that_wait_are_packed_and_hold_nobody_else_back() -> None:
         member(world, queue, str(number))
     put(world, queue, "free")
     assert slots(queue) == (2, 2999)
-    assert queue.delayed.object_count() == TINY.live_head
+    assert queue.delayed.object_count() == TINY.delayed_head
     consumer = world.consumer(queue)
     world.credit(consumer, 10, drain=True)
     assert turn(world) == ["0", "free"] and world.drained == [consumer]

@@ -9,15 +9,22 @@ reader.
 from typing import Final, final
 from uuid import UUID
 
-from librt.strings import read_i32_be
 from mypy_extensions import i64
 
-from postroom.amqp.encoding import constructors as c
 from postroom.amqp.encoding import descriptors as d
 from postroom.amqp.encoding.field_reader import read_descriptor
 from postroom.amqp.encoding.reader import Reader
 from postroom.amqp.encoding.types import Symbol, ULong
 from postroom.amqp.errors import DecodeError
+from postroom.amqp.message.plain_values import (
+    ABSENT,
+    GROUP_ID,
+    GROUP_SEQUENCE,
+    NOT_PLAIN,
+    plain_group,
+    plain_property,
+    plain_value,
+)
 from postroom.model.selector.expressions import Fields
 from postroom.model.selector.names import AMQP_PREFIX, ANNOTATION_PREFIX
 
@@ -50,12 +57,6 @@ _FROM_PROPERTIES: Final = {
 _MESSAGE_ID: Final = 0
 _USER_ID: Final = 1
 _CORRELATION_ID: Final = 5
-_GROUP_ID: Final = 10
-_GROUP_SEQUENCE: Final = 11
-_LIST_8_BYTES: Final = 3
-"""Constructor, size and count of a short list."""
-_NOT_PLAIN: Final = 1 << 40
-"""No group-sequence is so high."""
 
 _ID_PREFIX: Final = "ID:"
 _OWN_PREFIX: Final = "ID:AMQP_"
@@ -97,6 +98,14 @@ class MessageFields(Fields):
             return self._amqp_value(name)
         return self.application_property(name)
 
+    def property_value(self, name: str, encoded: bytes) -> object:
+        if self._application is not None:
+            return self.application_property(name)
+        at = plain_property(self._sections, self._find(d.APPLICATION_PROPERTIES), encoded)
+        if at == NOT_PLAIN:
+            return self.application_property(name)
+        return None if at == ABSENT else plain_value(self._sections, at)
+
     def application_property(self, name: str) -> object:
         """As it was sent; None if there is none of that name."""
         return self.application().get(name)
@@ -133,18 +142,18 @@ class MessageFields(Fields):
 
     def group_id(self) -> str:
         """JMSXGroupID; "" if it has none."""
-        found = self.property_at(_GROUP_ID)
+        found = self.property_at(GROUP_ID)
         return str(found) if isinstance(found, str) else ""
 
     def group_sequence(self) -> i64:
         """JMSXGroupSeq, an int of Java: an unsigned one of AMQP above 2³¹ is negative; 0 if it has none."""
-        found = self.property_at(_GROUP_SEQUENCE)
+        found = self.property_at(GROUP_SEQUENCE)
         return _signed(int(found)) if isinstance(found, int) else 0
 
     def group(self) -> tuple[bytes, i64]:
         """JMSXGroupID in UTF-8, b"" if it has none, and JMSXGroupSeq; other properties are passed over."""
-        name, sequence = _plain_group(self._sections, self._find(d.PROPERTIES))
-        if sequence == _NOT_PLAIN:
+        name, sequence = plain_group(self._sections, self._find(d.PROPERTIES))
+        if sequence == NOT_PLAIN:
             return self.group_id().encode(), self.group_sequence()
         return name, sequence
 
@@ -172,7 +181,7 @@ class MessageFields(Fields):
             return correlation_id_text(value)
         if index == _USER_ID:
             return value.decode("utf-8", "replace") if isinstance(value, bytes) else None
-        if index == _GROUP_SEQUENCE:
+        if index == GROUP_SEQUENCE:
             return int(self.group_sequence())
         return value
 
@@ -250,73 +259,6 @@ class MessageFields(Fields):
     def _list_at(self, at: i64) -> list[object]:
         value = self._value_at(at)
         return value if isinstance(value, list) else []
-
-
-def _plain_group(data: bytes, at: i64) -> tuple[bytes, i64]:
-    """Group-id and group-sequence of the properties at ``at`` (−1: there are none), if these are what clients
-    write: a short list of short values. The sequence is `_NOT_PLAIN` for all else, be it right or wrong.
-    """
-    if at < 0:
-        return b"", 0
-    if at + _LIST_8_BYTES > len(data) or data[at] != c.LIST_8:
-        return b"", _NOT_PLAIN
-    end: i64 = at + 2 + data[at + 1]
-    if end > len(data):
-        return b"", _NOT_PLAIN
-    count: i64 = data[at + 2]
-    pos = at + _LIST_8_BYTES
-    name, sequence = b"", i64(0)
-    for index in range(count):
-        value = pos
-        pos = _behind_plain(data, pos, end)
-        if pos < 0:
-            return b"", _NOT_PLAIN
-        code: i64 = data[value]
-        if index == _GROUP_ID and code != c.NULL:
-            if code != c.STRING_8:
-                return b"", _NOT_PLAIN
-            name = data[value + 2 : pos]
-        elif index == _GROUP_SEQUENCE and code != c.NULL:
-            sequence = _plain_sequence(data, value)
-    return (name, sequence) if pos == end else (b"", _NOT_PLAIN)
-
-
-def _behind_plain(data: bytes, pos: i64, end: i64) -> i64:
-    """Where the short value at ``pos`` ends, at ``end`` at the latest; −1 if it is another, or wrong."""
-    if pos >= end:
-        return -1
-    code: i64 = data[pos]
-    if code == c.NULL or code == c.UINT_0 or code == c.ULONG_0:
-        return pos + 1
-    if code == c.STRING_8 or code == c.SYMBOL_8 or code == c.BINARY_8:
-        if pos + 1 >= end:
-            return -1
-        pos += 2
-        behind: i64 = pos + data[pos - 1]
-        if behind > end or (code != c.BINARY_8 and not data[pos:behind].isascii()):
-            return -1
-        return behind
-    if code == c.ULONG_8 or code == c.UINT_8:
-        pos += 2
-    elif code == c.UINT:
-        pos += 5
-    elif code == c.ULONG or code == c.TIMESTAMP:
-        pos += 9
-    elif code == c.UUID:
-        pos += 17
-    else:
-        return -1
-    return pos if pos <= end else -1
-
-
-def _plain_sequence(data: bytes, at: i64) -> i64:
-    """The uint at ``at`` as an int of Java; `_NOT_PLAIN` if it is none."""
-    code: i64 = data[at]
-    if code == c.UINT_0:
-        return 0
-    if code == c.UINT_8:
-        return data[at + 1]
-    return i64(read_i32_be(data, at + 1)) if code == c.UINT else _NOT_PLAIN
 
 
 def message_id_text(value: object) -> str | None:

@@ -4,6 +4,7 @@ from typing import final
 
 from mypy_extensions import i64
 
+from postroom.ledger.errors import BodyUnreadable
 from postroom.ledger.storage.body_requests import Body
 from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.effects import Fetch
@@ -37,6 +38,30 @@ def fetch_entry(core: Core, queue: Queue, entry: Entry) -> None:
         request(core, [entry])
     else:
         wait_for_durable(core, queue)
+
+
+def fetch_to_judge(core: Core, queue: Queue, entries: list[Entry]) -> None:
+    """Have the bodies of available objects read, as many as one batch may have, so that selectors can judge
+    them. The queue is woken when they are there, or those that are being read for others."""
+    if queue.bodies.fetching:
+        return
+    bytes_left: i64 = core.options.fetch_bytes
+    wanted: list[Entry] = []
+    for entry in entries:
+        if entry.body is not None or entry.fetching or take_shared(core, queue, entry):
+            continue
+        if not readable(core, entry):
+            if not wanted:
+                wait_for_durable(core, queue)
+            break
+        bytes_left -= entry.body_len
+        if wanted and bytes_left < 0:
+            break
+        entry.judging = True
+        wanted.append(entry)
+    if wanted:
+        queue.bodies.fetching = True
+        request(core, wanted)
 
 
 def _missing(core: Core, queue: Queue, band: Band) -> list[Entry]:
@@ -123,14 +148,19 @@ def arrived(core: Core, entry: Entry, body: Body) -> None:
 
 
 def _take(core: Core, entry: Entry, body: Body) -> None:
+    queue = as_queue(entry.queue)
+    judging = entry.judging
+    entry.judging = False
     if entry.state != n.AVAILABLE or entry.body is not None:
         return
     if isinstance(body, bytes):
         check_body(entry, body)
         keep_body(core, entry, body)
-        as_queue(entry.queue).bodies.missing -= 1
+        queue.bodies.missing -= 1
+    elif judging and not isinstance(body, BodyUnreadable) and not queue.selectors.wanted_by_any(entry):
+        queue.selectors.cannot_judge(entry)
     else:
-        take_out(as_queue(entry.queue), entry)
+        take_out(queue, entry)
         without_body(core, entry, body)
 
 

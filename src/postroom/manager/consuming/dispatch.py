@@ -383,6 +383,8 @@ class DispatchPart(TurnPart):
     def follow(self, core: Core) -> None:
         woken = core.agenda.woken
         core.agenda.woken = []
+        last: Destination | None = None
         for queue in woken:
-            if not queue.deleted:
+            if queue is not last and not queue.deleted:
                 dispatch(core, as_queue(queue))
+            last = queue

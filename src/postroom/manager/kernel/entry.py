@@ -58,6 +58,7 @@ class Entry:
         self.failure_count: i64 = 0
         self.releases: i64 = 0  # times in a row that it has been released
         self.fetching = False
+        self.judging = False  # its body is being read for selectors: damage doesn't end it
         self.counted = False  # among the live entries of the queue manager
         self.annotations: dict[str, object] | None = None
         self.excluded: list[i64] | None = None  # consumers it may not go to again

@@ -4,7 +4,7 @@ from mypy_extensions import i64
 
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
-from postroom.manager.kernel.turn_state import SharedBody
+from postroom.manager.kernel.turn_state import MemoryUse, SharedBody
 from postroom.model import numbers as n
 
 
@@ -103,7 +103,16 @@ def keep_body(core: Core, entry: Entry, body: bytes) -> None:
 
 def must_pack(core: Core, live_count: i64, backlog_count: i64) -> bool:
     """Whether a new entry goes to the backlog instead of becoming an object."""
-    memory = core.memory
-    if backlog_count > 0 or live_count >= memory.live_head:
+    return backlog_count > 0 or _are_enough(core.memory, live_count, core.memory.live_head)
+
+
+def must_pack_delayed(core: Core, object_count: i64) -> bool:
+    """Whether an entry that begins to wait for a time doesn't stay an object, of which there are so many."""
+    return _are_enough(core.memory, object_count, core.memory.delayed_head)
+
+
+def _are_enough(memory: MemoryUse, count: i64, bound: i64) -> bool:
+    """Whether a queue has as many objects of a kind as it may have, or all queues together have."""
+    if count >= bound:
         return True
-    return memory.live_entries >= memory.max_live_entries and live_count >= memory.min_live_head
+    return memory.live_entries >= memory.max_live_entries and count >= memory.min_live_head

@@ -318,9 +318,11 @@ class ManagerOptions:
     max_volatile_bytes: int = 256 << 20
     """Non-persistent messages in memory, overhead included; the put above it is refused."""
     max_live_entries: int = 256 << 10
-    """Above it entries are packed as soon as a queue has `min_live_head` of them."""
+    """Above it entries are packed as soon as a queue has `min_live_head` of them, available or delayed."""
     live_head: int = 8192
     """Entries at the head of a queue and priority that are objects; the rest is packed."""
+    delayed_head: int = 65_536
+    """Entries of a queue that are objects while they wait for a time; the rest is packed."""
     min_live_head: int = 64
     fetch_entries: int = 512
     """Bodies read ahead in one batch."""

@@ -159,6 +159,7 @@ class MemoryUse:
 
         # Options that the hot path reads, as plain numbers.
         self.live_head: i64 = options.live_head
+        self.delayed_head: i64 = options.delayed_head
         self.min_live_head: i64 = options.min_live_head
         self.max_live_entries: i64 = options.max_live_entries
         self.body_cache_bytes: i64 = options.body_cache_bytes

@@ -7,7 +7,7 @@ from mypy_extensions import i64
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.entry_creation import begin_delayed
-from postroom.manager.kernel.memory import admit, drop_body, forget, must_pack, stored
+from postroom.manager.kernel.memory import admit, drop_body, forget, must_pack, must_pack_delayed, stored
 from postroom.manager.kernel.outgoing_sections import fields_of
 from postroom.manager.kernel.transitions import step
 from postroom.manager.queues import annotations
@@ -15,7 +15,7 @@ from postroom.manager.queues.backlog import Chunk
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.delayed_entries import NEVER, can_be_packed, moment_us
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.queues.selector_cursor import SelectorCursor, key_of, note_verdict
+from postroom.manager.queues.selector_cursor import SelectorCursor, note_verdict
 from postroom.manager.queues.units_of_order import Units
 from postroom.model import numbers as n
 
@@ -217,7 +217,7 @@ def delay(core: Core, entry: Entry) -> None:
     """Have a DELAYED entry wait for its time. It may be packed: use ``entry`` no more."""
     queue = as_queue(entry.queue)
     moment = moment_us(entry)
-    if can_be_packed(entry) and must_pack(core, queue.delayed.object_count(), 0):
+    if can_be_packed(entry) and must_pack_delayed(core, queue.delayed.object_count()):
         queue.delayed.pack(entry)
         forget(core, entry)
     else:
@@ -245,7 +245,7 @@ def wanted_at_arrival(queue: Queue, entry: Entry) -> bool:
         note_verdict(entry, cursor, verdict)
         cursor.at(priority, entry.place, entry.ordinal)
         if verdict:
-            cursor.wants(priority, key_of(entry), None)
+            cursor.wants_next(entry)
             wanted = True
     return wanted
 
@@ -253,6 +253,6 @@ def wanted_at_arrival(queue: Queue, entry: Entry) -> bool:
 def _follows(cursor: SelectorCursor, band: Band) -> bool:
     """Whether somebody uses the cursor, and it has been through everything there was of a priority."""
     priority = band.priority
-    if cursor.users == 0 or len(cursor.matched[priority]) >= MATCHED_AHEAD:
+    if cursor.users == 0 or cursor.ahead(priority) >= MATCHED_AHEAD:
         return False
     return band.ends_at(cursor.place[priority], cursor.ordinal[priority])

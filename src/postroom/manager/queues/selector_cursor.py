@@ -16,11 +16,12 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.queues.ascending_heap import AscendingHeap
-from postroom.manager.queues.band import Band
+from postroom.manager.queues.band import LIVE, Band
 from postroom.model.selector.selector import Selector
 
 _PRIORITIES: Final = 10
 _PRUNE_AT: Final = 1024
+_COMPACT_AT: Final = 1024
 
 Key = tuple[int, ...]
 """(place, ordinal): where an entry of a queue stands; no other has it. Not of the type of a pair, which
@@ -49,6 +50,45 @@ class SearchMemory:
 
 
 @final
+class WantedLine:
+    """Wanted objects of one priority's live head, in their order. One that leaves the live head for whatever
+    reason counts no more; should it come back, it stands elsewhere."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry | None] = []
+        self._head: i64 = 0
+        """Index of the first; those before it have been taken."""
+
+    def __len__(self) -> int:
+        return len(self._entries) - int(self._head)
+
+    def append(self, entry: Entry) -> None:
+        """It stands behind all others."""
+        self._entries.append(entry)
+
+    def first(self) -> Entry | None:
+        """The first that is still there, which stays; those that have gone are dropped."""
+        while self._head < len(self._entries):
+            entry = self._entries[self._head]
+            if entry is not None and entry.band_part == LIVE:
+                return entry
+            self.pop()
+        return None
+
+    def pop(self) -> None:
+        """The first is taken, or has gone."""
+        entries = self._entries
+        entries[self._head] = None
+        self._head += 1
+        if self._head == len(entries):
+            entries.clear()
+            self._head = 0
+        elif self._head >= _COMPACT_AT and self._head * 2 > len(entries):
+            del entries[: self._head]
+            self._head = 0
+
+
+@final
 class SelectorCursor:
     """One selector on one queue; by priority where there are lists."""
 
@@ -67,8 +107,10 @@ class SelectorCursor:
         self.closed = False
         self.place: list[int] = [0] * _PRIORITIES
         self.ordinal: list[int] = [-1] * _PRIORITIES
+        self.lines: list[WantedLine] = [WantedLine() for _ in range(_PRIORITIES)]
+        """What is wanted of what was judged in its order, as objects."""
         self.matched: list[AscendingHeap] = [AscendingHeap() for _ in range(_PRIORITIES)]
-        """Keys of what is wanted; some may have been taken by others meanwhile."""
+        """Keys of what else is wanted; some may have been taken by others meanwhile."""
         self.bodies: dict[Key, bytes | None] = {}
         """What is in `matched`, with the bodies that were read for judging."""
         self.unjudged: list[list[Key]] = [[] for _ in range(_PRIORITIES)]
@@ -105,6 +147,19 @@ class SelectorCursor:
         """Everything up to that place has been judged."""
         self.place[priority] = place
         self.ordinal[priority] = ordinal
+
+    def ahead(self, priority: i64) -> i64:
+        """How many wanted ones it knows of a priority; some may have gone."""
+        return len(self.lines[priority]) + len(self.matched[priority])
+
+    def wants_nothing(self) -> bool:
+        """Whether it knows of none that is wanted."""
+        return not self.bodies and all(len(line) == 0 for line in self.lines)
+
+    def wants_next(self, entry: Entry) -> None:
+        """``entry``, judged in its order, is wanted: it stands in the live head, or is about to."""
+        self.done = False
+        self.lines[entry.priority].append(entry)
 
     def wants(self, priority: i64, key: Key, body: bytes | None, needed: bool = False) -> None:
         """The entry at ``key`` is wanted; ``body`` if it has been read for this, ``needed`` at once."""
@@ -239,8 +294,18 @@ class SelectorUse:
         for cursor in self.cursors.values():
             if cursor.passed(entry.priority, entry.place, entry.ordinal):
                 note_verdict(entry, cursor, key in cursor.bodies)
-            elif key in cursor.requested:
+            elif cursor.requested and key in cursor.requested:
                 cursor.requested[key] = entry
+
+    def wanted_by_any(self, entry: Entry) -> bool:
+        """Whether a selector has judged ``entry``, and wants it."""
+        return any(verdict_on(entry, cursor) == 1 for cursor in self.cursors.values())
+
+    def cannot_judge(self, entry: Entry) -> None:
+        """The body of ``entry`` is damaged: those who would have judged by it don't want it."""
+        for cursor in self.cursors.values():
+            if cursor.selector.needs_sections and verdict_on(entry, cursor) < 0:
+                note_verdict(entry, cursor, False)
 
     def came_back(self, entry: Entry) -> None:
         """``entry`` stands among those that have come back: each cursor wants it, doesn't, or will judge

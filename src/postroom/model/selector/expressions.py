@@ -11,6 +11,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from postroom.model.selector.like import Pattern
+from postroom.model.selector.names import AMQP_PREFIX
 
 FALSE: Final = 0
 TRUE: Final = 1
@@ -44,6 +45,10 @@ class Fields:
     def value(self, name: str) -> object:
         """The value that ``name`` has: bool, int, float, str; None where the message has none."""
         raise NotImplementedError
+
+    def property_value(self, name: str, encoded: bytes) -> object:
+        """The same of an application property; ``encoded`` is its name in UTF-8."""
+        return self.value(name)
 
 
 def kind_of(value: object) -> i64:
@@ -92,8 +97,12 @@ class Identifier(Expression):
     def __init__(self, name: str) -> None:
         super().__init__(ANY)
         self.name = name
+        self._encoded = name.encode()
+        self._is_property = not name.startswith(("JMS", AMQP_PREFIX))
 
     def value(self, fields: Fields) -> object:
+        if self._is_property:
+            return fields.property_value(self.name, self._encoded)
         return fields.value(self.name)
 
 
