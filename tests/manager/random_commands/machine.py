@@ -45,6 +45,7 @@ STEP_US = 500
 MAX_STEPWISE_MS = 40
 SMALL = ManagerOptions(
     live_head=3,
+    delayed_head=3,
     min_live_head=1,
     fetch_entries=2,
     fetch_bytes=200,
