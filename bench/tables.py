@@ -9,6 +9,7 @@ from bench import connections as forty
 from bench import features as at_work
 from bench import publishing
 from bench import sizes as of_size
+from bench.floor import ANSWERED
 from bench.floor import LABEL as FLOOR
 from bench.memory import Waiting
 from bench.traffic import RATES, Measured, of_window
@@ -80,7 +81,7 @@ def best_windows(results: dict[str, Measured], usual: int, others: tuple[int, ..
         for name, _ in RATES:
             window, values = _best_window(measured, name, usual, others)
             row += [spread(values), whole(window), _ratio(values, references[name])]
-        if label != FLOOR:
+        if label not in (FLOOR, ANSWERED):
             rows.append(row)
     return markdown_table(header, rows)
 
@@ -105,7 +106,7 @@ def processor(results: dict[str, Measured]) -> str:
     rows = [
         [label, *(spread(measured.values.get(name, []), tenths) for name in names)]
         for label, measured in results.items()
-        if label != FLOOR
+        if label not in (FLOOR, ANSWERED)
     ]
     return markdown_table(header, rows)
 
