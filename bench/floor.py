@@ -14,7 +14,7 @@ from pathlib import Path
 from tools.peers.ports import LOOPBACK
 
 LABEL = "append + fdatasync"
-ANSWERED = "the same, asked and answered over loopback"
+ANSWERED = "the same, requested and answered over loopback"
 ANSWER = b"\0" * 32
 """As long as a disposition."""
 RECORD_BYTES = 1024 + 192
@@ -54,13 +54,13 @@ def measure_answered(folder: Path, requests: int = 2000) -> Floor:
         server.start()
         with socket.create_connection(listener.getsockname()) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            spent_us = [_ask(connection, record) for _ in range(requests)]
+            spent_us = [_request(connection, record) for _ in range(requests)]
         server.join()
     cuts = statistics.quantiles(spent_us, n=100)
     return Floor(statistics.median(spent_us), cuts[98], requests / (sum(spent_us) * 1e-6), requests)
 
 
-def _ask(connection: socket.socket, record: bytes) -> float:
+def _request(connection: socket.socket, record: bytes) -> float:
     begun = time.perf_counter()
     connection.sendall(record)
     if len(connection.recv(len(ANSWER), socket.MSG_WAITALL)) < len(ANSWER):
