@@ -23,7 +23,7 @@ GROUP_SEQUENCE: Final = 11
 _COMPOUND_8_BYTES: Final = 3
 """Constructor, size and count of a short list or map."""
 _MOST_PROPERTIES: Final = 8
-"""More are looked up quicker when all are decoded."""
+"""A message that has more has all of them decoded, once."""
 
 
 def plain_group(data: bytes, at: i64) -> tuple[bytes, i64]:
