@@ -1,5 +1,6 @@
 """Members of one queue manager as real processes, each with a folder of its own."""
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Protocol
 
 from tests.clients.broker import BrokerProcess
 
+FOLLOWS_S = 60
+POLL_S = 0.05
 CONFIG = """
 [[listen]]
 address = "{{address}}"
@@ -38,6 +41,14 @@ def member(folder: Path, name: str, engine: Engine, stream: str, more: str = "")
     """One that was not started yet; ``more``: lines of its table `[replication]`."""
     known = {"servers": engine.urls, "monitoring": engine.monitoring, "stream": stream}
     return BrokerProcess(folder / name, CONFIG.format(member=name, more=more, **known))
+
+
+def wait_until_following(member: BrokerProcess) -> None:
+    """Until its log says that it follows: nobody can connect to it who would hear of that."""
+    end = time.monotonic() + FOLLOWS_S
+    while " following " not in member.log_text:
+        assert time.monotonic() < end, member.log_text
+        time.sleep(POLL_S)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from postroom.server.configuration.passwords import hash_password
 from tests.client.fake_broker import asynchronous
 from tests.clients.broker import BrokerProcess
 from tests.clients.driver import jms_command, make_ready
-from tests.replication.members import member, members
+from tests.replication.members import member, members, wait_until_following
 from tests.server.http_client import Answered, get
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(400)]  # NATS takes up to 10 s to elect a leader
@@ -201,9 +201,6 @@ def test_silence_and_nonsense_are_cut_off(tmp_path: Path, nats: NatsCluster, str
 
 def test_a_follower_without_it_refuses_connections(tmp_path: Path, nats: NatsCluster, stream: str) -> None:
     with members(tmp_path, nats, stream) as (_, second):
-        end = time.monotonic() + TIMEOUT_S
-        while "following" not in second.log_text:
-            assert time.monotonic() < end, second.log_text
-            time.sleep(0.05)
+        wait_until_following(second)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((second.host, second.port), TIMEOUT_S)

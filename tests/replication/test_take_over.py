@@ -29,7 +29,7 @@ from tests.client.breakable_connection import Watch
 from tests.client.fake_broker import asynchronous
 from tests.clients.broker import BrokerProcess
 from tests.clients.driver import HERE, jms_command, make_ready
-from tests.replication.members import member, members
+from tests.replication.members import member, members, wait_until_following
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(400)]  # NATS takes up to 10 s to elect a leader
 TIMEOUT_S = 30
@@ -104,10 +104,7 @@ def test_a_member_that_is_stopped_while_it_takes_over_stops(
 def test_a_member_whose_port_another_took_says_so(tmp_path: Path, nats: NatsCluster, stream: str) -> None:
     """A member that follows is bound to its port, but listens only once it is the active one."""
     with members(tmp_path, nats, stream) as (first, second), socket.socket() as other:
-        end = time.monotonic() + TIMEOUT_S
-        while " following " not in second.log_text:
-            assert time.monotonic() < end, second.log_text
-            time.sleep(0.05)
+        wait_until_following(second)
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind((LOOPBACK, second.port))
         other.listen()

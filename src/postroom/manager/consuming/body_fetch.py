@@ -21,7 +21,8 @@ def fetch_ahead(core: Core, queue: Queue, band: Band) -> None:
     """Ask for the next bodies of ``band`` unless enough are there or on their way."""
     if queue.bodies.fetching or queue.bodies.ahead * 2 > core.options.fetch_entries:
         return
-    wanted = _missing(core, queue, band)
+    wanted, ahead = _missing(core, queue, band.after(-1, 0, core.options.fetch_entries))
+    queue.bodies.ahead = ahead
     if wanted:
         queue.bodies.fetching = True
         request(core, wanted)
@@ -45,33 +46,21 @@ def fetch_to_judge(core: Core, queue: Queue, entries: list[Entry]) -> None:
     them. The queue is woken when they are there, or those that are being read for others."""
     if queue.bodies.fetching:
         return
-    bytes_left: i64 = core.options.fetch_bytes
-    wanted: list[Entry] = []
-    for entry in entries:
-        if entry.body is not None or entry.fetching or take_shared(core, queue, entry):
-            continue
-        if not readable(core, entry):
-            if not wanted:
-                wait_for_durable(core, queue)
-            break
-        bytes_left -= entry.body_len
-        if wanted and bytes_left < 0:
-            break
+    wanted, _ = _missing(core, queue, entries)
+    for entry in wanted:
         entry.judging = True
-        wanted.append(entry)
     if wanted:
         queue.bodies.fetching = True
         request(core, wanted)
 
 
-def _missing(core: Core, queue: Queue, band: Band) -> list[Entry]:
-    """Entries from the front on whose bodies are missing, within the bounds of a batch; counts those
-    that have theirs."""
-    limit: i64 = core.options.fetch_entries
+def _missing(core: Core, queue: Queue, entries: list[Entry]) -> tuple[list[Entry], i64]:
+    """Those of ``entries``, which are available, whose bodies are missing, as many as one batch may have; and
+    how many before them have theirs, or will."""
     bytes_left: i64 = core.options.fetch_bytes
     wanted: list[Entry] = []
     ahead: i64 = 0
-    for entry in band.after(-1, 0, limit):
+    for entry in entries:
         if entry.body is not None or entry.fetching or take_shared(core, queue, entry):
             ahead += 1
         elif not readable(core, entry):
@@ -83,8 +72,7 @@ def _missing(core: Core, queue: Queue, band: Band) -> list[Entry]:
             if wanted and bytes_left < 0:
                 break
             wanted.append(entry)
-    queue.bodies.ahead = ahead
-    return wanted
+    return wanted, ahead
 
 
 def readable(core: Core, entry: Entry) -> bool:

@@ -50,8 +50,9 @@ def _may_judge(core: Core, cursor: SelectorCursor) -> bool:
     return False
 
 
-def _judge(cursor: SelectorCursor, entry: Entry, body: bytes) -> bool:
+def _judge(core: Core, cursor: SelectorCursor, entry: Entry, body: bytes) -> bool:
     """Whether the selector wants the entry; asked once for each."""
+    core.budget.judgements -= 1
     cursor.judgements += 1
     return cursor.selector.matches(fields_of(entry, body))
 
@@ -65,8 +66,7 @@ def _judge_object(core: Core, cursor: SelectorCursor, entry: Entry, missing: lis
         if body is None and cursor.selector.needs_sections:
             missing.append(entry)
             return
-        core.budget.judgements -= 1
-        verdict = 1 if _judge(cursor, entry, body or b"") else 0
+        verdict = 1 if _judge(core, cursor, entry, body or b"") else 0
         note_verdict(entry, cursor, verdict == 1)
     if verdict == 1:
         cursor.wants(entry.priority, key, None)
@@ -129,8 +129,7 @@ def _judge_next(core: Core, queue: Queue, cursor: SelectorCursor, entry: Entry) 
         unread = entry.body is None and cursor.selector.needs_sections
         if unread and not take_shared(core, queue, entry):
             return False
-        core.budget.judgements -= 1
-        wanted = _judge(cursor, entry, entry.body or b"")
+        wanted = _judge(core, cursor, entry, entry.body or b"")
         note_verdict(entry, cursor, wanted)
         verdict = 1 if wanted else 0
         if not wanted and entry.body is not None and core.memory.cached_bytes > core.memory.body_cache_bytes:
@@ -176,8 +175,7 @@ def _judge_packed(core: Core, cursor: SelectorCursor, entry: Entry, missing: lis
     elif cursor.selector.needs_sections:
         missing.append(entry)
     else:
-        core.budget.judgements -= 1
-        if _judge(cursor, entry, b""):
+        if _judge(core, cursor, entry, b""):
             cursor.wants(entry.priority, key_of(entry), None)
     if not missing:
         cursor.at(entry.priority, entry.place, entry.ordinal)
@@ -245,8 +243,7 @@ def _judge_read(
     verdict = verdict_on(original, cursor) if original is not None else -1
     needed = verdict == 1
     if verdict < 0:
-        core.budget.judgements -= 1
-        verdict = 1 if _judge(cursor, copy, body) else 0
+        verdict = 1 if _judge(core, cursor, copy, body) else 0
         if original is not None:
             note_verdict(original, cursor, verdict == 1)
     if verdict == 1:

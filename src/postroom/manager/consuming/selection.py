@@ -152,7 +152,8 @@ def _next_of(core: Core, cursor: SelectorCursor, band: Band, consumer: Consumer)
             walked = False
             continue
         if entry is not None and (key is None or _is_ahead(entry, key)):
-            return _from_line(cursor, entry)
+            cursor.lines[priority].pop()
+            return entry
         all_judged = walked and not cursor.busy
         if key is not None and (all_judged or cursor.passed(priority, key[0], key[1])):
             return _with_body(core, cursor, band, key)
@@ -181,12 +182,6 @@ def _first_in_line(core: Core, cursor: SelectorCursor, band: Band, consumer: Con
         else:
             line.pop()
             cursor.wants(band.priority, key_of(entry), None)
-
-
-def _from_line(cursor: SelectorCursor, entry: Entry) -> Entry:
-    """The first in line is taken."""
-    cursor.lines[entry.priority].pop()
-    return entry
 
 
 def _first_key(core: Core, cursor: SelectorCursor, band: Band, consumer: Consumer) -> Key | None:
