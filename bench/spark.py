@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from bench import spark_workload
 from bench.command import add_arguments, print_report, scratch
 from bench.progress import show_progress
 from bench.reader_bench import TEN_COLUMNS
+from bench.spark_batches import SCHEMA, MadeBatches, rows_of
 from postroom.spark.pipeline.batches import BatchDone
 from postroom.spark.pipeline.options import PipelineOptions
 from postroom.spark.pipeline.pipeline import Pipeline
@@ -105,42 +105,44 @@ def yardstick(spark: SparkSession, events: int, partitions: int) -> DataFrame:
     )
 
 
-def _schema() -> StructType:
-    from postroom.spark.ledger_source.source import EVENTS_STRUCT
-
-    return StructType([EVENTS_STRUCT[name] for name in TEN_COLUMNS])
-
-
 def source(bench: Bench) -> None:
     """The ledger read through Spark, into nothing and into Parquet."""
     folder = bench.ledger(bench.events)
     with session(bench.scratch) as spark:
-        read = spark.read.format("postroom").schema(_schema()).option("path", str(folder)).load()
+        read = spark.read.format("postroom").schema(SCHEMA).option("path", str(folder)).load()
         partitions = read.rdd.getNumPartitions()
         same = yardstick(spark, bench.events, partitions)
 
         def stream(out: Path) -> None:
-            rows = spark.readStream.format("postroom").schema(_schema()).option("path", str(folder)).load()
+            rows = spark.readStream.format("postroom").schema(SCHEMA).option("path", str(folder)).load()
             writer = rows.writeStream.format("parquet").option("checkpointLocation", str(out / "checkpoint"))
             query = writer.trigger(availableNow=True).start(str(out / "rows"))
             query.awaitTermination()
 
+        spark.dataSource.register(MadeBatches)
+        copies = bench.events // rows_of(str(folder))
+        batches = spark.read.format(MadeBatches.name()).options(path=str(folder), partitions=copies).load()
         works: dict[str, Callable[[Path], None]] = {
             "yardstick_to_parquet": lambda out: same.write.parquet(str(out)),
             "source_to_noop": lambda out: read.write.format("noop").mode("overwrite").save(),
             "source_to_parquet": lambda out: read.write.parquet(str(out)),
+            "batches_to_parquet": lambda out: batches.write.parquet(str(out)),
             "stream_to_parquet": stream,
         }
-        rates = _in_turns(bench, works)
+        rows = dict.fromkeys(works, bench.events)
+        rows["batches_to_parquet"] = copies * rows_of(str(folder))
+        rates = _in_turns(bench, works, rows)
     for name, each in rates.items():
         bench.report[f"{name}_rows_per_s"] = statistics.median(each)
-    for name in ("source", "stream"):
+    for name in ("source", "batches", "stream"):
         pairs = zip(rates[f"{name}_to_parquet"], rates["yardstick_to_parquet"], strict=True)
         share = statistics.median(rate / ceiling for rate, ceiling in pairs)
         bench.report[f"{name}_to_parquet_share_of_yardstick"] = share
 
 
-def _in_turns(bench: Bench, works: dict[str, Callable[[Path], None]]) -> dict[str, list[float]]:
+def _in_turns(
+    bench: Bench, works: dict[str, Callable[[Path], None]], rows: dict[str, int]
+) -> dict[str, list[float]]:
     """Rows per second of each, a warm-up round left out."""
     rates: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(bench.rounds + 1):
@@ -148,7 +150,7 @@ def _in_turns(bench: Bench, works: dict[str, Callable[[Path], None]]) -> dict[st
             with bench.fresh("out") as out:
                 start = time.perf_counter()
                 work(out)
-                rate = bench.events / (time.perf_counter() - start)
+                rate = rows[name] / (time.perf_counter() - start)
             show_progress(f"{name}: {rate / 1e6:.2f} M rows/s{'' if turn else ' (warm-up)'}")
             if turn:
                 rates[name].append(rate)

@@ -5,7 +5,7 @@ Messages of ten queues with random ids of 36 bytes, in a steady state: 70 % of t
 within 4,000 positions of their arrival, 20 % a million positions later, 10 % stay open. Positions are dense,
 serials are positions of arrivals, and every event follows on the one before it, so that readers and the audit
 accept the ledger. Sealed files have the size that the defaults give with messages of 1 KB (whose bodies are
-left out); behind them is a journal, such as a running broker has.
+left out); behind them is a checkpoint of what they come to, and a journal, such as a running broker has.
 
     python -m bench.spark_workload FOLDER [--events 20000000]
 """
@@ -22,6 +22,9 @@ from uuid import UUID
 
 import numpy as np
 
+from postroom.ledger.fold.checkpoint import write_checkpoint
+from postroom.ledger.fold.fold import fold_image, prune_chunks
+from postroom.ledger.fold.state import FoldState
 from postroom.ledger.format.block import SealedParts
 from postroom.ledger.format.dictionary import Dictionary, records_from
 from postroom.ledger.format.file_names import events_name, journal_name
@@ -39,6 +42,7 @@ from postroom.ledger.format.layout import (
     Array,
 )
 from postroom.ledger.format.records import ArrivalFlag, RecordType
+from postroom.ledger.recovery.recovery import Images
 from postroom.ledger.storage.disk import RealDisk
 from postroom.ledger.storage.events_image import EventsImage, encode_image, write_durably
 from postroom.ledger.storage.superblock import Superblock, create_superblock
@@ -267,6 +271,15 @@ class Folder:
         for record in records_from(records.transitions, memoryview(records.names)):
             self._dictionary.apply(record)
 
+    def checkpoint(self) -> None:
+        """What the sealed files come to, as a broker notes it when it has sealed one."""
+        state = FoldState()
+        images = Images(self._disk, state)
+        for number in range(1, self._number):
+            fold_image(state, images.image(number), images.arrivals)
+        prune_chunks(state, images.arrivals)
+        write_checkpoint(self._disk, state, LEDGER_ID.bytes)
+
     def journal(self, records: Records) -> None:
         """The newest file, its last block durable: in blocks of `BLOCK_EVENTS`."""
         first, start_us = records.first_position, time_at(records.first_position)
@@ -336,6 +349,7 @@ def make(folder: Path, events: int) -> int:
     tail = max(records.first_position, end + 1 - min(TAIL_EVENTS, events // 10))
     if tail > records.first_position:
         out.seal(records.between(records.first_position, tail - 1))
+    out.checkpoint()
     out.journal(records.between(tail, end))
     out.close()
     accept(folder)

@@ -8,6 +8,8 @@ from contextlib import closing, contextmanager, suppress
 from functools import cache, wraps
 from typing import Final, ParamSpec, TypeVar
 
+import pyarrow as pa
+
 KEPT_BYTES: Final = 1 << 30
 """Memory up to this size is kept for the next array rather than given back to the system: mapping it anew
 costs a third of a task's time."""
@@ -66,8 +68,10 @@ ever imported: a tenth of a second."""
 
 @cache
 def _keep_memory() -> None:
-    """Have the C library keep memory in this process; nothing where it has no such setting."""
+    """Have the C library keep memory in this process, that of Arrow's columns too; nothing where it has no
+    such setting. Arrow's own allocator gives back within milliseconds what is free."""
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
         library.mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
         library.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+        pa.set_memory_pool(pa.system_memory_pool())

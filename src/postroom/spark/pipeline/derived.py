@@ -53,5 +53,6 @@ def tasks_of(source: TableStore, files: Sequence[DataFile]) -> list[DeriveTask]:
 
 def derive_files(target: TableStore, small_rows: int, task: DeriveTask) -> list[Written]:
     """The target's rows of some files."""
-    rows = pa.concat_tables([task.source.read(file) for file in task.files])
+    columns = target.definition.source_columns
+    rows = pa.concat_tables([task.source.read(file, columns, coded=True) for file in task.files])
     return list(write_partials(target, Range(rows), task.files[0].ledger_id, small_rows))

@@ -90,9 +90,9 @@ def settle_bucket(task: SettleTask) -> list[DataFile]:
     definition = task.store.definition
     names = definition.schema.names
     rows = pa.concat_tables(
-        [task.store.read_bucket(file, names, task.bucket, task.buckets) for file in task.files]
+        [task.store.read_bucket(file, names, task.bucket, task.buckets, coded=True) for file in task.files]
     )
-    folded = fold(definition, rows)
+    folded = fold(definition, rows, coded=True)
     ledger_id = task.files[0].ledger_id
     return [
         task.store.write(some, part, day, ledger_id)

@@ -97,15 +97,18 @@ class DataFiles:
             some = held or reader.schema_arrow.names[:1]  # else the number of rows would be lost
             return self._shaped(reader.read(columns=some), names, file, coded)
 
-    def read_bucket(self, file: DataFile, columns: Sequence[str], number: int, count: int) -> pa.Table:
-        """The rows whose key is in bucket `number` of `count`; `columns` must have the key's."""
+    def read_bucket(
+        self, file: DataFile, columns: Sequence[str], number: int, count: int, coded: bool = False
+    ) -> pa.Table:
+        """The rows whose key is in bucket `number` of `count`; `columns` must have the key's. `coded` as for
+        `read`."""
         if count == 1:
-            return self.read(file, columns)
-        with self._reader(file) as reader:
+            return self.read(file, columns, coded)
+        with self._reader(file, columns if coded else ()) as reader:
             metadata = reader.metadata
             groups = row_groups(metadata.metadata, metadata.num_row_groups, number, count)
             held = [name for name in columns if name in reader.schema_arrow.names]
-            rows = self._shaped(reader.read_row_groups(groups, columns=held), columns, file)
+            rows = self._shaped(reader.read_row_groups(groups, columns=held), columns, file, coded)
         return rows.filter(in_bucket(rows, stable_key(self.definition), number, count))
 
     def has(self, path: str) -> bool:

@@ -136,10 +136,12 @@ class TableStore(ABC):
         are quicker to read and to fold."""
         return self._data.read(file, columns, coded)
 
-    def read_bucket(self, file: DataFile, columns: Sequence[str], number: int, count: int) -> pa.Table:
+    def read_bucket(
+        self, file: DataFile, columns: Sequence[str], number: int, count: int, coded: bool = False
+    ) -> pa.Table:
         """The rows of a file whose key falls into bucket `number` of `count` (see `buckets`); `columns` must
-        have the key's."""
-        return self._data.read_bucket(file, columns, number, count)
+        have the key's. `coded` as for `read`."""
+        return self._data.read_bucket(file, columns, number, count, coded)
 
     def pieces(self, file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The same a piece at a time, whatever the file's size."""

@@ -75,9 +75,9 @@ class TableDefinition:
 
     ``is_done`` None: append-only, its rows never merge. ``day_of`` is the timestamp that gives the partition
     day of done rows. ``source``: made of events, or of the rows newly added to the part done of the table
-    named. ``is_late``: a row that is done may be followed by another of its key, so a reader folds done rows,
-    too. ``personal``: the columns that may be personal, each with the column of the policy that it follows;
-    None: those that the policy knows by their names.
+    named, of which it needs ``source_columns``. ``is_late``: a row that is done may be followed by another of
+    its key, so a reader folds done rows, too. ``personal``: the columns that may be personal, each with the
+    column of the policy that it follows; None: those that the policy knows by their names.
     """
 
     name: str
@@ -88,6 +88,7 @@ class TableDefinition:
     is_done: IsDone | None
     day_of: str
     source: str = "events"
+    source_columns: tuple[str, ...] = ()
     is_late: bool = False
     personal: Mapping[str, str] | None = None
 

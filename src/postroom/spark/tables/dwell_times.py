@@ -101,5 +101,10 @@ DWELL_TIMES: Final = TableDefinition(
     is_done,
     "minute",
     source="entries",
+    source_columns=(
+        *(LEDGER_ID.name, "queue_id", "queue", "ended_time", "is_carried"),
+        *DWELL,
+        *(field.name for field in ORDER),
+    ),
     is_late=True,
 )
