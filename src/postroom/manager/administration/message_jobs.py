@@ -139,6 +139,7 @@ class Act(StoreRequest):
             raise RequestInvalid("two actions are for the same message: nothing was done")
         self.acted = Acted()
         self._resolve(core)
+        self._read_ids(core)
         entries = self._fit(core)
         self._learn(entries)
         for number, entry in enumerate(entries):
@@ -161,6 +162,21 @@ class Act(StoreRequest):
                 self._unknown[name] = f"{name!r} is a queue of the broker's own: nothing is put there"
             else:
                 self._targets[name] = to
+
+    def _read_ids(self, core: Core) -> None:
+        """Of all that may be moved, before any message is looked for: else each would be looked for twice.
+        Raises ReadsNeeded."""
+        if self.ids:
+            return
+        unread = [
+            int(each.serial)
+            for each in self.actions
+            if each.action in (REPLAY, FORWARD)
+            and each.serial < core.ledger.next_position
+            and (not each.to or (each.to in self._targets and self._targets[each.to].header is None))
+        ]
+        if unread:
+            raise ReadsNeeded([], unread, False)
 
     def _fit(self, core: Core) -> list[Entry | None]:
         """The messages that can be acted on, by the actions' numbers; the others are answered."""

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -22,7 +22,8 @@ from postroom.spark.jobs.errors import CannotBeDone, JobError, OptionInvalid
 from postroom.spark.jobs.plan import KEYS, RESULTS_FILE, RESULTS_SCHEMA, Manifest, Plan, Results, file_name
 
 NOTED_ROWS: Final = 50_000
-"""Actions of one file of results: so many may be told of as gone after an interruption."""
+"""Actions of one file of results: so many, and those of the requests under way, may be told of as gone after
+an interruption."""
 _CANNOT: Final = (amqp.NOT_FOUND, amqp.PRECONDITION_FAILED, amqp.NOT_IMPLEMENTED, amqp.INVALID_FIELD)
 
 Progress = Callable[[int, int], None]
@@ -64,38 +65,50 @@ class _Request:
     actions: list[dict[str, Any]]
 
 
+class _Answered(NamedTuple):
+    """A request, and what the broker says of it."""
+
+    request: _Request
+    reply: dict[str, Any]
+
+
 class _Run:
     def __init__(self, plan: Plan, manifest: Manifest, results: Results, progress: Progress | None) -> None:
         self._plan = plan
         self._manifest = manifest
         self._results = results
         self._progress = progress
+        self._done: list[pa.Table] = []
+        self._answers: Answers = []
+        """Of what is done and not yet noted."""
 
     async def run(self, factory: ConnectionFactory, in_flight: int) -> None:
         async with await factory.create_connection() as connection:
             clients = [await connection.create_management() for _ in range(in_flight)]
             await self._request(clients[0], [])  # whether it is the right broker, and the queue is there
             windows = self._windows(in_flight)
-            done: list[pa.Table] = []
-            answers: Answers = []
+            before: list[_Answered] = []
             window = next(windows, None)
             while window is not None:
-                following = asyncio.create_task(asyncio.to_thread(next, windows, None))
-                acts = map(self._act, clients, window)
-                answers += chain.from_iterable(await asyncio.gather(*acts))
-                done += [request.batch for request in window]
+                acting = asyncio.gather(*map(self._act, clients, window))
+                # behind them, so that the requests are on their way before this takes the interpreter
+                between = asyncio.create_task(asyncio.to_thread(self._between, before, windows))
+                before = list(chain.from_iterable(await acting))
+                window = await between
                 if self._progress is not None:
-                    self._progress(self._results.rows + len(answers), self._manifest.rows())
-                if len(answers) >= NOTED_ROWS:
-                    self._note(done, answers)
-                    done, answers = [], []
-                window = await following
-            if done:
-                self._note(done, answers)
+                    self._progress(self._results.rows + len(self._answers), self._manifest.rows())
+            self._take(before)
+            self._note()
+
+    def _between(self, before: list[_Answered], windows: Iterator[list[_Request]]) -> list[_Request] | None:
+        """What there is to do while the broker works: what it answered before, and the next requests."""
+        self._take(before)
+        if len(self._answers) >= NOTED_ROWS:
+            self._note()
+        return next(windows, None)
 
     def _windows(self, in_flight: int) -> Iterator[list[_Request]]:
-        """What is left of the plan, so many requests at a time. Each is made while the broker works on those
-        before it."""
+        """What is left of the plan, so many requests at a time."""
         batches = self._plan.batches(self._manifest.files, self._results.rows, MAX_ACTIONS)
         while window := list(islice(batches, in_flight)):
             yield [self._made(batch) for batch in window]
@@ -103,23 +116,29 @@ class _Run:
     def _made(self, batch: pa.Table) -> _Request:
         return _Request(batch, *request_of(batch.to_pylist(), f"job {self._manifest.job}"))
 
-    def _note(self, done: list[pa.Table], answers: Answers) -> None:
+    def _take(self, answered: list[_Answered]) -> None:
+        for request, reply in answered:
+            self._done.append(request.batch)
+            self._answers += answers_of(reply, request.order)
+
+    def _note(self) -> None:
         """One file of results."""
-        noted, results = _noted(pa.concat_tables(done).combine_chunks(), answers), self._results
+        if not self._done:
+            return
+        noted, results = _noted(pa.concat_tables(self._done).combine_chunks(), self._answers), self._results
         results.parts += 1
         self._plan.write(file_name(RESULTS_FILE, results.parts), RESULTS_SCHEMA, noted.to_batches())
         results.add(noted)
+        self._done, self._answers = [], []
 
-    async def _act(self, client: ManagementClient, request: _Request) -> Answers:
+    async def _act(self, client: ManagementClient, request: _Request) -> list[_Answered]:
         """One request, in smaller ones where it is too much for one."""
         batch = request.batch
         try:
-            reply = await self._request(client, request.actions)
+            return [_Answered(request, await self._request(client, request.actions))]
         except ResourceAllocationException:
             if batch.num_rows <= 1:
                 raise
-        else:
-            return answers_of(reply, request.order)
         half = batch.num_rows // 2
         first = await self._act(client, self._made(batch.slice(0, half)))
         return first + await self._act(client, self._made(batch.slice(half)))
