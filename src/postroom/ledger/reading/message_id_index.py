@@ -29,6 +29,9 @@ from postroom.model.ids import ID_KINDS, MessageIds
 PIECE_ROWS: Final = 1 << 16
 """Arrivals hashed and sorted at a time: a step holds the interpreter for some milliseconds."""
 
+CLOSE_BYTES: Final = 512
+"""Names that take no more together for each of them are copied at once."""
+
 _SHARED: Final = int(ArrivalFlag.BODY_SHARED)
 _RECEIVED: Final = int(ArrivalFlag.RECEIVED)
 
@@ -66,7 +69,7 @@ class IdReader:
         found: dict[int, MessageIds] = {}
         for named in self._read(distinct(np.array(serials, np.uint64))):
             found.update(zip(named.serials.tolist(), _ids_of(named), strict=True))
-        return [found.get(serial) for serial in serials]
+        return list(map(found.get, serials))
 
     def hashed(self, serials: Array) -> list[list[HashedIds]]:
         """In large pieces, for each kind of id the hashes of all that these durable arrivals have."""
@@ -213,23 +216,36 @@ def _hashed(named: Named) -> list[HashedIds]:
 
 def _ids_of(named: Named) -> list[MessageIds]:
     """Of each row. Columns are taken out as lists: an element of an array costs as much as the whole row."""
-    names, rows = named.names.data, named.rows
+    names, rows, own = named.names.data, named.rows, named.own
     unique, message, correlation = (
         (_texts(names, offsets, lengths), types.tolist()) for _, offsets, lengths, types in _columns(rows)
     )
-    groups = _texts(names, rows["group_id_offset"], rows["group_id_len"])
-    is_own = (named.own["flags"] & _RECEIVED) == 0
-    parents = [(named.own[f"parent_{what}"] * is_own).tolist() for what in ("queue", "serial")]
     found = list(map(MessageIds, unique[0], *message, *correlation))
-    more = (groups, *(rows[name].tolist() for name in ("group_sequence", "creation_us")), *parents)
-    for ids, group, sequence, creation_us, queue, serial in zip(found, *more, strict=True):
-        ids.group_id, ids.group_sequence, ids.creation_us = group, sequence, creation_us
-        ids.parent_queue, ids.parent_serial = queue, serial
+    if rows["group_id_len"].any():
+        for ids, group_id in zip(
+            found, _texts(names, rows["group_id_offset"], rows["group_id_len"]), strict=True
+        ):
+            ids.group_id = group_id
+    is_own = (own["flags"] & _RECEIVED) == 0
+    for name, numbers in {
+        "group_sequence": rows["group_sequence"],
+        "creation_us": rows["creation_us"],
+        "parent_queue": own["parent_queue"] * is_own,
+        "parent_serial": own["parent_serial"] * is_own,
+    }.items():
+        if numbers.any():  # else all have what a new one has
+            for ids, number in zip(found, numbers.tolist(), strict=True):
+                setattr(ids, name, number)
     return found
 
 
 def _texts(names: memoryview, offsets: Array, lengths: Array) -> list[bytes]:
     if not lengths.any():
         return [b""] * len(lengths)
-    ends = offsets.astype(np.int64) + lengths
-    return [bytes(names[at:end]) for at, end in zip(offsets.tolist(), ends.tolist(), strict=True)]
+    starts = offsets.astype(np.int64)
+    ends = starts + lengths
+    low, high = int(starts.min()), int(ends.max())
+    if high - low > CLOSE_BYTES * len(lengths):
+        return [bytes(names[at:end]) for at, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    near = bytes(names[low:high])
+    return [near[at:end] for at, end in zip((starts - low).tolist(), (ends - low).tolist(), strict=True)]
