@@ -222,6 +222,17 @@ def test_where_nothing_can_go(world: World, action: str, to: str, text: str) -> 
     assert found(world, queue) == ["0"]
 
 
+def test_a_serial_that_no_message_has_yet_is_gone_and_not_waited_for(world: World) -> None:
+    """Ids are read once they are durable: of such a serial that would be when it is given to a message."""
+    queue = world.queue()
+    world.queue("other")
+    numbered(world, queue, 2)
+    first, second = available_entries(queue)
+    planned = [on(first, "forward", "other"), on(second, "forward", "other")]
+    planned[0].serial = second.serial + 1_000_000
+    assert answers(act(world, queue, planned)) == ["gone", "done"]
+
+
 def test_an_origin_that_is_gone_is_no_reason_for_the_others_to_stay(world: World) -> None:
     _, dead = dead_letters(world, 1, "orders")
     second, _ = dead_letters_on(world, 1, "payments")

@@ -6,6 +6,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -46,6 +47,19 @@ def test_outside_of_a_task_nothing_is_kept() -> None:
     before = gc.get_freeze_count()
     assert list(counting()(iter([1]))) == [(os.getpid(), before)]
     assert gc.get_freeze_count() == before
+
+
+@in_task
+def allocators(rows: Iterator[int]) -> Iterator[str]:
+    """A task that gives the allocator of its Arrow columns."""
+    for _ in rows:
+        yield pa.default_memory_pool().backend_name
+
+
+def test_a_task_s_process_has_arrow_s_memory_from_the_c_library_which_keeps_it(spark: SparkSession) -> None:
+    before = pa.default_memory_pool().backend_name
+    assert spark.sparkContext.parallelize([1], 1).mapPartitions(allocators).collect() == ["system"]
+    assert list(allocators(iter([1]))) == [before], "no other process is changed"
 
 
 class Making:

@@ -95,10 +95,14 @@ class _Run:
                 between = asyncio.create_task(asyncio.to_thread(self._between, before, windows))
                 before = list(chain.from_iterable(await acting))
                 window = await between
-                if self._progress is not None:
-                    self._progress(self._results.rows + len(self._answers), self._manifest.rows())
+                self._tell()
             self._take(before)
             self._note()
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(self._results.rows + len(self._answers), self._manifest.rows())
 
     def _between(self, before: list[_Answered], windows: Iterator[list[_Request]]) -> list[_Request] | None:
         """What there is to do while the broker works: what it answered before, and the next requests."""
