@@ -95,12 +95,12 @@ class _Run:
                 between = asyncio.create_task(asyncio.to_thread(self._between, before, windows))
                 before = list(chain.from_iterable(await acting))
                 window = await between
-                self._tell()
+                self._report()
             self._take(before)
             self._note()
-            self._tell()
+            self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._progress is not None:
             self._progress(self._results.rows + len(self._answers), self._manifest.rows())
 
