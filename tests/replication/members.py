@@ -45,9 +45,14 @@ def member(folder: Path, name: str, engine: Engine, stream: str, more: str = "")
 
 def wait_until_following(member: BrokerProcess) -> None:
     """Until its log says that it follows: nobody can connect to it who would hear of that."""
-    end = time.monotonic() + FOLLOWS_S
-    while " following " not in member.log_text:
-        assert time.monotonic() < end, member.log_text
+    wait_until_logged(member, " following ", FOLLOWS_S)
+
+
+def wait_until_logged(member: BrokerProcess, text: str, timeout_s: float) -> None:
+    """Until its log has that; a file of another process tells nobody that it has grown, so it is polled."""
+    end_s = time.monotonic() + timeout_s
+    while text not in member.log_text:
+        assert time.monotonic() < end_s, member.log_text
         time.sleep(POLL_S)
 
 

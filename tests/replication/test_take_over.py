@@ -29,7 +29,7 @@ from tests.client.breakable_connection import Watch
 from tests.client.fake_broker import asynchronous
 from tests.clients.broker import BrokerProcess
 from tests.clients.driver import HERE, jms_command, make_ready
-from tests.replication.members import member, members, wait_until_following
+from tests.replication.members import member, members, wait_until_following, wait_until_logged
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(400)]  # NATS takes up to 10 s to elect a leader
 TIMEOUT_S = 30
@@ -271,18 +271,10 @@ def test_a_member_starts_while_a_node_is_gone(tmp_path: Path, stream: str) -> No
             receiver.release()
         cluster.nodes[1].kill()
         broker.launch()
-        wait_for_text(broker, "waits for the engine")
+        wait_until_logged(broker, "waits for the engine", TIMEOUT_S)
         cluster.nodes[0].start()
         broker.wait_until_ready()
         broker.kill()
-
-
-def wait_for_text(broker: BrokerProcess, text: str) -> None:
-    """Until its log has that."""
-    end_s = time.monotonic() + TIMEOUT_S
-    while text not in broker.log_text:
-        assert time.monotonic() < end_s, broker.log_text
-        time.sleep(0.05)
 
 
 def test_dangerous_settings_are_refused(tmp_path: Path, nats: NatsCluster) -> None:
