@@ -245,7 +245,7 @@ def _texts(names: memoryview, offsets: Array, lengths: Array) -> list[bytes]:
     starts = offsets.astype(np.int64)
     ends = starts + lengths
     low, high = int(starts.min()), int(ends.max())
-    if high - low > CLOSE_BYTES * len(lengths):
-        return [bytes(names[at:end]) for at, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    near = bytes(names[low:high])
-    return [near[at:end] for at, end in zip((starts - low).tolist(), (ends - low).tolist(), strict=True)]
+    heap: bytes | memoryview = names
+    if high - low <= CLOSE_BYTES * len(lengths):  # to cut bytes costs less than to cut a memoryview
+        heap, starts, ends = bytes(names[low:high]), starts - low, ends - low
+    return [bytes(heap[at:end]) for at, end in zip(starts.tolist(), ends.tolist(), strict=True)]

@@ -139,9 +139,9 @@ class Act(StoreRequest):
             raise RequestInvalid("two actions are for the same message: nothing was done")
         self.acted = Acted()
         self._resolve(core)
-        self._read_ids(core)
+        self._need_ids(core)
         entries = self._fit(core)
-        self._learn(entries)
+        self._need_bodies(entries)
         for number, entry in enumerate(entries):
             if entry is not None:
                 self._carry_out(core, number, entry)
@@ -163,16 +163,15 @@ class Act(StoreRequest):
             else:
                 self._targets[name] = to
 
-    def _read_ids(self, core: Core) -> None:
-        """Of all that may be moved, before any message is looked for: else each would be looked for twice.
-        Raises ReadsNeeded."""
-        if self.ids:
-            return
+    def _need_ids(self, core: Core) -> None:
+        """Of all that may be moved here, before any message is looked for: else each would be looked for
+        twice. Raises ReadsNeeded."""
         unread = [
             int(each.serial)
             for each in self.actions
             if each.action in (REPLAY, FORWARD)
             and each.serial < core.ledger.next_position
+            and int(each.serial) not in self.ids
             and (not each.to or (each.to in self._targets and self._targets[each.to].header is None))
         ]
         if unread:
@@ -215,9 +214,8 @@ class Act(StoreRequest):
             return self._refuse(number, self._unknown[action.to])
         return True
 
-    def _learn(self, entries: list[Entry | None]) -> None:
-        """Read what is needed to move them. Raises ReadsNeeded, LimitExceeded."""
-        unread: list[int] = []
+    def _need_bodies(self, entries: list[Entry | None]) -> None:
+        """Of what goes to other queue managers. Raises ReadsNeeded, LimitExceeded."""
         leaving: list[Entry] = []
         size: i64 = 0
         for action, entry in zip(self.actions, entries, strict=True):
@@ -226,15 +224,11 @@ class Act(StoreRequest):
             if action.to and self._targets[action.to].header is not None:
                 leaving.append(entry)
                 size += entry.body_len
-            elif int(entry.serial) not in self.ids:
-                unread.append(int(entry.serial))
         if size > MAX_ONWARD_BYTES and len(leaving) > 1:
             raise LimitExceeded(
                 f"{len(leaving)} messages of {size} bytes for other queue managers: one request takes "
                 f"{MAX_ONWARD_BYTES} bytes, or one message alone"
             )
-        if unread:
-            raise ReadsNeeded([], unread, False)
         need_bodies(self, leaving)
 
     # What is done.
