@@ -15,6 +15,7 @@ COMMANDS = st.lists(
         st.tuples(st.just("take"), st.integers(0, 200)),
         st.tuples(st.just("take first"), st.integers(1, 20)),
         st.tuples(st.just("give back"), st.integers(0, 200)),
+        st.tuples(st.just("give back another object"), st.integers(0, 200)),
         st.tuples(st.just("born"), st.integers(0, 3)),
     ),
     max_size=120,
@@ -42,10 +43,13 @@ def test_like_a_sorted_list(commands: list[tuple[str, int]]) -> None:
             last += 1
             here[last] = an_entry(queue, last)
             band.give_back(here[last])
-        elif command == "give back" and held:
+        elif command.startswith("give back") and held:
             entry = held.pop(number % len(held))
+            if command != "give back":
+                entry = an_entry(queue, int(entry.place))  # as one that was packed while somebody held it
             here[entry.place] = entry
             band.give_back(entry)
+            assert band.find(entry.place, 0) is entry
         elif command.startswith("take") and here:
             for _ in range(number if command == "take first" else 1):
                 if here:
@@ -84,6 +88,20 @@ def test_taking_from_the_middle_sweeps_in_time() -> None:
         band.pop(entry)
     assert len(band.returned) <= 2 * band.live_count() + SWEEP_AT
     assert [entry.place for entry in band.waiting()[:3]] == [1, 2, 1891]
+
+
+def test_what_comes_back_as_another_object_takes_the_gap_of_the_one_it_was() -> None:
+    """Held entries may be packed meanwhile. At its place two would stand, and the gap be found first."""
+    queue = Queue(1, QueueDefinition(name="q"), 1 << 20, HeldByAll())
+    band = queue.band(4)
+    first, second = an_entry(queue, 1), an_entry(queue, 2)
+    for entry in (first, second):
+        band.give_back(entry)
+    band.pop(second)
+    again = an_entry(queue, 2)
+    band.give_back(again)
+    assert band.find(2, 0) is again and band.waiting() == [first, again] and band.live_count() == 2
+    assert len(band.returned) == 2
 
 
 def test_a_queue_has_the_bands_that_it_has_used() -> None:

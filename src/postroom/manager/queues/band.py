@@ -148,8 +148,9 @@ class Band:
             else:
                 high = middle
         entry.band_part = RETURNED
-        if low < len(back) and back[low] is entry:
-            self._returned_gaps -= 1  # the gap that it left
+        if low < len(back) and back[low].at(entry.place, entry.ordinal):
+            back[low] = entry  # in the gap that it left, perhaps as another object: it may have been packed
+            self._returned_gaps -= 1
         else:
             back.insert(low, entry)
 
