@@ -1,7 +1,8 @@
 """An object store over the wire: moto's S3 server on a free port of this machine, and one bucket in it.
 
 A real store decides conditional puts one after the other; moto looks first, and puts then. So here it works
-off one request at a time.
+off one request at a time. And moto's buckets belong to the process, not to a server: what an earlier one had
+is dropped when a store begins.
 """
 
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ def object_store() -> Iterator[str]:
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"
     try:
+        urlopen(Request(f"{endpoint}/moto-api/reset", method="POST")).close()
         urlopen(Request(f"{endpoint}/{BUCKET}", method="PUT")).close()
         alone = mock.patch.object(DomainDispatcherApplication, "__call__", _answer_alone)
         with alone, mock.patch.dict("os.environ", SETTINGS | {"AWS_ENDPOINT_URL": endpoint}):
