@@ -46,6 +46,7 @@ made_of=$(cat $(hot_sources) requirements.lock | sha256sum)
 if [ "$made_of" != "$(cat build/extensions.sum 2> /dev/null)" ]; then
   rm -rf build/compiled build/temp build/extensions.sum
   if [ $# -gt 0 ]; then take_installed "$1"; else
+    echo "== set-up: the hot modules are compiled into build/compiled, about two minutes on two cores" >&2
     POSTROOM_COMPILE=1 build build_ext --build-lib build/compiled --build-temp build/temp
   fi
   echo "$made_of" > build/extensions.sum

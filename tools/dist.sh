@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Builds what is handed out, and installs it where nothing of ours is, as its users do:  tools/dist.sh [check]
 #   without a word: sdist and wheels into dist/; each Python that is here installs one and uses it, and each extra is tried
-#   check: only the sdist, built and installed by the command that README.md names, compiled, on the Python of .venv
+#   check: only the sdist, built, held against the source tree and, where packaging has changed since it was last checked so
+#     (tools/packaging.sum, which is committed) or with FORCE=1, installed by the command that README.md names, compiled, on
+#     the Python of .venv
 # Compiling takes minutes for each Python. Wheels are compiled for .venv's and for those in PYTHONS ("3.12 3.13", or all), by
 # default the newest that is here. The interpreted wheel, which one build makes for all of them, is tried on each.
 set -euo pipefail
@@ -9,6 +11,7 @@ cd "$(dirname "$0")/.."
 
 KNOWN=(3.11 3.12 3.13 3.14)
 WORK=build/dist
+SUM=tools/packaging.sum # of what decides whether the sdist can be installed and used
 UV=(.venv/bin/python -m uv)
 
 say() { echo "== $* ($((SECONDS / 60)) min $((SECONDS % 60)) s)"; }
@@ -126,16 +129,30 @@ try_extras() { # try_extras COMMAND: README's, which adds them to an installed w
 
 # The two ways
 
+packaging_sum() { # of the files that say how it is built, which others go into it, and which libraries the source imports
+  {
+    cat pyproject.toml setup.py MANIFEST.in LICENSE tools/dist.sh tools/check_contents.py tools/check_installed.py tools/uv-version
+    sed -n '/^## Install/,/^## /p' README.md
+    find src -type f ! -name '*.py' ! -name '*.so' ! -path '*/__pycache__/*' ! -path '*.egg-info/*' | LC_ALL=C sort
+    grep -rhoE --include='*.py' '^ *(from|import) [A-Za-z_0-9]+' src | sed -E 's/^ *(from|import) //' | LC_ALL=C sort -u
+  } | sha256sum | cut -d' ' -f1
+}
+
 check() {
   local command
   command=$(readme_commands 'install \.$')
   build_sdist $WORK
+  if [ -z "${FORCE:-}" ] && [ "$(packaging_sum)" = "$(cat $SUM 2> /dev/null)" ]; then
+    say "packaging is as it was when it was last installed and tried: that is left out (FORCE=1 does it all the same)"
+    return
+  fi
   mkdir $WORK/source
   tar -xzf $WORK/*.tar.gz -C $WORK/source --strip-components 1
   new_environment .venv/bin/python
   POSTROOM_COMPILE=1 install_by $WORK/source "$command"
   try_installed compiled
   tools/compile.sh $WORK/env/lib/python*/site-packages # so that tests of the compiled version are of what was installed
+  packaging_sum > $SUM
 }
 
 dist() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up what targets need:  tools/setup.sh [--packages] python | java | spark42 | peers | bench …      (one part or several)
+# Sets up what targets need:  tools/setup.sh [--packages] check | python | java | spark42 | peers | bench …  (one part or several)
 # Missing system packages come first, those of all the named parts at once; --packages stops after them. As root on Debian
 # or Ubuntu they are installed; otherwise the exact command is printed, and nothing else is done.
 set -euo pipefail
@@ -12,6 +12,8 @@ lacks() { # lacks REASON PACKAGE…: note what is missing and what brings it
   reasons+=("$1"); shift
   packages+=("$@")
 }
+
+say() { echo "== set-up: $*" >&2; }
 
 has() { command -v "$1" > /dev/null; }
 
@@ -35,6 +37,8 @@ lacks_java() {
 lacks_spark42() { lacks_java; }
 
 lacks_build() { lacks_python; }
+
+lacks_check() { lacks_python; }
 
 lacks_peers() {
   has node && has npm || lacks "Node and npm, for the tests' JavaScript client" nodejs npm
@@ -93,7 +97,7 @@ install_packages() {
     tell_missing "this machine lacks" "On Debian or Ubuntu install that with:  $(! has sudo || echo "sudo ")$command"
     exit 1
   fi
-  echo "$command"
+  say "$command"
   apt-get update -qq || echo "postroom: apt-get update failed, going on with the package lists that are here" >&2
   # Another apt, as at a new machine's first start, is waited for.
   DEBIAN_FRONTEND=noninteractive $command -qq -o DPkg::Lock::Timeout=300 > /dev/null
@@ -114,7 +118,7 @@ provide() { # provide PART…: install what they lack, and see whether that was 
 uv=(.venv/bin/python -m uv)
 
 provide_uv() {
-  [ -x .venv/bin/pip ] || "$PYTHON" -m venv .venv
+  [ -x .venv/bin/pip ] || { say "$PYTHON makes .venv"; "$PYTHON" -m venv .venv; }
   "${uv[@]}" --version > /dev/null 2>&1 || .venv/bin/pip install -q "uv==$(cat tools/uv-version)"
 }
 
@@ -126,14 +130,25 @@ setup_build() { # what tools/compile.sh needs, which can begin while setup_pytho
   "${uv[@]}" pip install --quiet -c requirements.lock "${requires[@]}"
 }
 
+install_locked() { # install_locked ENVIRONMENT LOCK: what the lock names, all of it checked
+  local into=(pip install --python "$1/bin/python" --require-hashes -r "$2")
+  say "$(grep -c '^[a-z]' "$2") Python packages of $2 go into $1; Qpid Proton among them is compiled"
+  "${uv[@]}" "${into[@]}" --quiet
+  # One that was built before OpenSSL's headers were there, and kept in a cache, can't do TLS.
+  "$1/bin/python" -c 'import proton, sys; sys.exit(not proton.SSL.present())' \
+    || "${uv[@]}" "${into[@]}" --quiet --no-cache --no-deps --reinstall-package python-qpid-proton
+  touch "$1/.ready"
+}
+
+setup_check() { # an environment for linters, types and pure tests, without PySpark's jars, browsers and Jupyter
+  provide_uv
+  [ -x .venv-check/bin/python ] || "${uv[@]}" venv --quiet --python .venv/bin/python .venv-check
+  install_locked .venv-check tools/check.lock
+}
+
 setup_python() {
   provide_uv
-  "${uv[@]}" pip install --quiet --require-hashes -r requirements.lock
-  # One that was built before OpenSSL's headers were there, and kept in a cache, can't do TLS.
-  .venv/bin/python -c 'import proton, sys; sys.exit(not proton.SSL.present())' \
-    || "${uv[@]}" pip install --quiet --no-cache --no-deps --reinstall-package python-qpid-proton \
-      --require-hashes -r requirements.lock
-  touch .venv/.ready
+  install_locked .venv requirements.lock
 }
 
 setup_java() { :; } # the package is all
@@ -141,6 +156,7 @@ setup_java() { :; } # the package is all
 setup_spark42() { # a Python environment that has everything of .venv, and the older PySpark before it
   [ -x .venv-spark42/bin/python ] || "$PYTHON" -m venv .venv-spark42
   local packages
+  say "PySpark of tools/spark42.lock goes into .venv-spark42"
   packages=$(.venv-spark42/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   "${uv[@]}" pip install --quiet --python .venv-spark42/bin/python --no-deps --require-hashes -r tools/spark42.lock
   .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$packages/postroom.pth"
@@ -148,6 +164,7 @@ setup_spark42() { # a Python environment that has everything of .venv, and the o
 }
 
 setup_peers() { # the tests' foreign clients, the brokers that channels of the tests lead to, and Kafka for members
+  say "foreign clients and brokers of the tests: rhea, Qpid JMS, Joram, Spring Boot, go-amqp, RabbitMQ, Artemis, Kafka"
   tools/clients.sh
   tools/assets.sh --install
   tools/peers/install.sh rabbitmq artemis kafka
@@ -159,8 +176,8 @@ only_packages=
 if [ "${1:-}" = --packages ]; then only_packages=yes; shift; fi
 for part in "${@:-none}"; do
   case $part in
-    build | python | java | spark42 | peers | bench) ;;
-    *) echo "usage: tools/setup.sh [--packages] build | python | java | spark42 | peers | bench …" >&2; exit 2 ;;
+    build | check | python | java | spark42 | peers | bench) ;;
+    *) echo "usage: tools/setup.sh [--packages] build | check | python | java | spark42 | peers | bench …" >&2; exit 2 ;;
   esac
 done
 provide "$@"

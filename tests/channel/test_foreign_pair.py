@@ -14,6 +14,7 @@ from postroom.server.channels.instance import StopMode
 from postroom.server.configuration.config import QueueConfig, QueueManagerConfig
 from postroom.server.connection.binding import ConnectionBinding
 from tests.channel.pair import Client, Place, Wire, World
+from tests.sampling import spread
 
 CHANNEL, THERE, SOURCE, IN, DEAD = "CHANNEL", "THERE", "SOURCE", "IN", "DEAD"
 MESSAGES = 12
@@ -131,7 +132,7 @@ def pieces(scene: Scene, cut_at: int) -> int:
 
 @pytest.mark.parametrize("sending", [True, False])
 def test_a_cut_before_every_piece(sending: bool) -> None:
-    for at in range(pieces(Scene(sending), -1)):
+    for at in spread(range(pieces(Scene(sending), -1)), 20):
         scene = Scene(sending)
         pieces(scene, at)
         scene.come_to_rest()
@@ -140,7 +141,7 @@ def test_a_cut_before_every_piece(sending: bool) -> None:
 
 
 @pytest.mark.parametrize("sending", [True, False])
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", spread(range(SEEDS), 8))
 def test_mishaps_at_random(sending: bool, seed: int) -> None:
     chance = Random(seed)
     attempts = chance.choice((0, 1, 1000))

@@ -20,6 +20,7 @@ from postroom.channel.sending_machine import (
 from postroom.channel.wire import SEQUENCE_ERROR, BatchEnd
 from postroom.model.channel import ChannelDefinition
 from tests.channel.rehearsal import COURSES, EVENTS, FAILURES, Rehearsal
+from tests.sampling import examples
 
 WRAP = 100
 
@@ -40,7 +41,7 @@ def sending(last_sequence: int = 0, batch_size: int = 3, **changes: object) -> S
 # Together.
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     events=st.lists(st.sampled_from(sorted(EVENTS)), max_size=120),
     batch_size=st.integers(1, 4),

@@ -8,6 +8,7 @@ from postroom.amqp.message.sections import Header, Message, Value
 from postroom.model.channel_states import ChannelState
 from tests.channel.making import A_TO_B, receiver, sender, two
 from tests.channel.pair import Client, Place, World
+from tests.sampling import examples
 
 EVENTS = (
     "durable",
@@ -85,7 +86,7 @@ class Story:
         return Client(self.b).get("IN")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     events=st.lists(st.sampled_from(EVENTS), max_size=40),
     batch_size=st.sampled_from([1, 2, 3, 7, 100]),

@@ -10,6 +10,7 @@ from postroom.server.channels.instance import StopMode
 from postroom.server.configuration.config import QueueConfig, QueueManagerConfig
 from tests.channel.making import A_TO_B, receiver, running, sender, two
 from tests.channel.pair import Client, Place, Wire, World
+from tests.sampling import examples, spread, stride
 
 MANY = [f"message {number}" for number in range(25)]
 
@@ -154,7 +155,7 @@ def test_a_fast_message_is_lost_with_the_link_and_a_normal_one_is_not(speed: str
     assert a.depth("B") == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     durables=st.lists(st.booleans(), min_size=1, max_size=40),
     batch_size=st.integers(1, 5),
@@ -229,7 +230,7 @@ def test_a_failure_at_every_piece_that_is_carried(failure: str, piece_bytes: int
     step = 0
     failed = True
     while failed:
-        step += 1
+        step += stride(5)
         world, a, b = running(sender(batch_size=3), receiver())
         world.piece_bytes = piece_bytes
         failed = put_and_cut(world, a, b, failure, step)
@@ -316,7 +317,7 @@ def test_a_stopped_receiver_ends_between_batches_and_the_sender_retries() -> Non
 @pytest.mark.parametrize("which", ["A", "B"])
 @pytest.mark.parametrize("batch_size", [1, 10, 100])
 def test_quiesce_comes_to_an_end_in_a_flood(which: str, batch_size: int) -> None:
-    for rounds in range(1, 12):
+    for rounds in spread(range(1, 12), 3):
         world, a, b = two(sender(batch_size=batch_size), receiver())
         texts = [str(number) for number in range(600)]
         Client(a).put("IN@B", *texts)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroom.model.schedule import FIELDS, Schedule, ScheduleInvalid, parse_schedule
+from tests.sampling import examples
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -79,7 +80,7 @@ def fields() -> st.SearchStrategy[list[set[int]]]:
     return st.tuples(*sets).map(list)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(fields(), st.integers(0, 2_000_000_000_000))
 def test_nothing_on_the_schedule_lies_between_now_and_next(fields: list[set[int]], now_ms: int) -> None:
     text = " ".join(",".join(map(str, sorted(values))) for values in fields)

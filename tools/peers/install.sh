@@ -30,8 +30,9 @@ fetch_packages() { # fetch_packages PACKAGE…: download and unpack those that t
 }
 
 install_once() { # install_once NAME COMMAND…: run COMMAND unless it went well before
-  local ready=.tools/.ready-$1; shift
+  local name=$1 ready=.tools/.ready-$1; shift
   [ -f "$ready" ] && return
+  echo "== set-up: $name goes into .tools" >&2
   "$@"
   touch "$ready"
 }

@@ -32,6 +32,7 @@ from postroom.manager.kernel.options import QUEUE_BOUNDS
 from postroom.server.configuration.passwords import MIN_ITERATIONS, hash_password
 from postroom.server.configuration.roles import RoleConfig
 from tests.cli.shell import Shell
+from tests.sampling import examples
 from tests.server.harness import BrokerThread, make_config
 from tests.server.memory_ledger import MemoryLedger
 
@@ -256,7 +257,9 @@ def plan_of(connection: Connection, tree: Tree, prune: bool = False) -> Any:
     return make_plan(Wanted(source, check_tree(source, source.tree()), read_present(connection)), prune)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(trees(), trees())
 def test_apply_makes_it_so_and_again_changes_nothing(
     connection: Connection, first: Tree, second: Tree

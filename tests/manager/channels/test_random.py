@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from postroom.manager.channels.channel import Batch
 from postroom.model.codes import Outcome
 from tests.manager.channel_world import CHANNEL, THERE, Receiver, Sender, Sent, resynchronise
+from tests.sampling import examples
 
 
 class Ends:
@@ -243,7 +244,7 @@ BATCH = (
 """One batch from beginning to end, between any two steps of which something may happen."""
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.booleans(),
     st.sampled_from((0, 1, 2)),
@@ -274,6 +275,7 @@ MISHAPS = (
 )
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("mishap", MISHAPS)
 @pytest.mark.parametrize(
     ("fast", "persistent", "others"), [(False, 2, 1), (False, 0, 1), (True, 1, 1), (True, 0, 2)]

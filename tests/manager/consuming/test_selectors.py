@@ -13,6 +13,7 @@ from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.queues.selector_cursor import search_memory_of
 from tests.manager.messages import got, judgements, put, texts, turn
 from tests.manager.world import World
+from tests.sampling import examples
 
 SMALL = ManagerOptions(live_head=10, min_live_head=4, body_cache_bytes=2000, fetch_entries=8)
 
@@ -335,7 +336,7 @@ COMMANDS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.booleans(), COMMANDS)
 def test_random_consumers_lose_nothing(packed: bool, commands: list[tuple[str, int, int]]) -> None:
     world = World(TINY if packed else None)
@@ -375,7 +376,7 @@ def test_random_consumers_lose_nothing(packed: bool, commands: list[tuple[str, i
     assert world.drained[-1] is last
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(3, 5)), max_size=60), st.integers(1, 5))
 def test_each_selector_judges_each_entry_once(messages: list[tuple[int, int]], credit: int) -> None:
     world = World(TINY)

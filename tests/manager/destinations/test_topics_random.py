@@ -12,6 +12,7 @@ from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.queues.queue import Queue
 from tests.manager.destinations.pattern_matches import matches
 from tests.manager.over_ledger import LedgerWorld
+from tests.sampling import examples
 
 TOPICS = ("a", "a.b", "a.c", "x")
 PATTERNS = ("a", "a.b", "a.*", "a.#", "#", "x")
@@ -169,7 +170,9 @@ class Machine:
 
 @given(st.lists(STEPS, max_size=40), st.data())
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 def test_every_subscription_has_what_was_published_for_it(steps: list[str], data: st.DataObject) -> None:
     machine = Machine(data)

@@ -15,6 +15,7 @@ from postroom.manager.message_store.verbs import Delete, Get, Undo
 from postroom.model.codes import State
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Recorder, StoreFace, Uid, a_filter
+from tests.sampling import examples
 
 PUT, FREE, LOCKED, GOT, THROUGH = (
     State.PUT_UNCONFIRMED,
@@ -399,4 +400,4 @@ def a_body(count: int, number: int) -> bytes:
 
 
 TestStore = StoreMachine.TestCase
-TestStore.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestStore.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)

@@ -12,6 +12,7 @@ from postroom.manager.producing.put import Message
 from postroom.manager.queues.queue import Queue
 from tests.manager.topic_world import TopicWorld
 from tests.manager.world import TestSink, World, a_head
+from tests.sampling import examples
 
 SENDS = 3 * STRETCH_SENDS
 MAX_SIZE = 9
@@ -94,7 +95,7 @@ runs = st.tuples(st.one_of(st.just(0), numbers), numbers, st.integers(0, 2))
 
 
 @given(sizes, st.randoms(use_true_random=False), st.lists(runs, min_size=2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_line_is_in_the_order_of_coming(
     sizes: list[int], random: Random, moves: list[tuple[int, int, int]]
 ) -> None:

@@ -12,6 +12,7 @@ from postroom.manager.kernel.quota_definition import QuotaDefinition
 from postroom.manager.producing.blocked_sends import blocked_sends_of
 from postroom.manager.producing.quotas import quotas_of
 from tests.manager.world import MS, TestSink, World
+from tests.sampling import examples
 
 LINKS = 4
 QUEUES = ("a", "b", "free")
@@ -187,7 +188,7 @@ class Blocking(RuleBasedStateMachine):
         )
 
 
-Blocking.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Blocking.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestBlocking = Blocking.TestCase
 
 

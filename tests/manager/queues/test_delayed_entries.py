@@ -14,6 +14,7 @@ from postroom.model import numbers as n
 from postroom.model.codes import Outcome
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import World
+from tests.sampling import examples
 
 
 def unborn(queue: Queue, serial: int, due_us: int, expiry_us: int) -> Entry:
@@ -109,7 +110,7 @@ class AgainstAList(RuleBasedStateMachine):
         return min(due, expiry) if expiry else due
 
 
-AgainstAList.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+AgainstAList.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 TestAgainstAList = AgainstAList.TestCase
 
 

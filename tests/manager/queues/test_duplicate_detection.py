@@ -13,6 +13,7 @@ from postroom.manager.queues.queue import Queue
 from postroom.model.xa import XaCode, XaFlag, Xid
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import MS, TestSink, a_head
+from tests.sampling import examples
 
 WINDOW = 3
 Between = Callable[[], None]
@@ -328,7 +329,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_window_is_that_of_a_plain_list(steps: list[tuple[str, int]]) -> None:
     """Whatever happens, an id is dropped exactly while it is among the last that were taken."""
     world, taken, volatile = LedgerWorld(), list[int](), set[int]()

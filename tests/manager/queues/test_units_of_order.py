@@ -22,6 +22,7 @@ from tests.manager.messages import got, member, put, text_of, texts, turn
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Recorder, StoreFace, perform
 from tests.manager.world import TestSink, World
+from tests.sampling import examples
 
 TINY = ManagerOptions(live_head=4, delayed_head=4, min_live_head=2, body_cache_bytes=60, fetch_entries=3)
 
@@ -294,7 +295,7 @@ COMMANDS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.booleans(), COMMANDS)
 def test_random_use_keeps_every_unit_in_order(packed: bool, commands: list[tuple[str, int, int]]) -> None:
     world = World(TINY if packed else None)
@@ -459,7 +460,7 @@ class Life:
             self.turn()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.booleans(), RESTARTS)
 def test_random_use_with_restarts(packed: bool, commands: list[tuple[str, int, int]]) -> None:
     life = Life(packed)

@@ -11,8 +11,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.manager.random_commands.machine import QUEUES, TOPICS
 from tests.manager.random_commands.random_use import RandomUse
+from tests.sampling import examples
 
-EXAMPLES = settings(max_examples=16, stateful_step_count=100, deadline=None)
+EXAMPLES = settings(max_examples=examples(16), stateful_step_count=100, deadline=None)
 
 
 @pytest.mark.hypothesis

@@ -26,6 +26,7 @@ from tests.manager.reports.report_messages import Report as Read
 from tests.manager.store_face import Recorder, StoreFace, Uid
 from tests.manager.world import START_US, TestSink, World
 from tests.manager.xa_world import Xa
+from tests.sampling import examples
 
 LEVELS = {
     Feedback.COA: (Report.COA, Report.COA_WITH_DATA, Report.COA_WITH_FULL_DATA),
@@ -380,7 +381,7 @@ def test_options_come_as_properties_too(world: World, name: str, value: int, fee
     assert [report.feedback for report in on(world)] == [feedback]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(0, mq.WORD_MASK), st.booleans())
 def test_which_words_are_refused(word: int, transmitted: bool) -> None:
     world = World()

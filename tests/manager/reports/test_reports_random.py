@@ -16,6 +16,7 @@ from postroom.model.mq import Report
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.recount import check_counters, check_history
 from tests.manager.reports.report_messages import asking, on, put
+from tests.sampling import examples
 
 COA = (0, Report.COA, Report.COA_WITH_DATA, Report.COA_WITH_FULL_DATA)
 COD = (0, Report.COD, Report.COD_WITH_DATA, Report.COD_WITH_FULL_DATA)
@@ -123,7 +124,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS, max_size=25))
 def test_exactly_the_reports_that_are_due(steps: list[tuple[object, ...]]) -> None:
     world = LedgerWorld(

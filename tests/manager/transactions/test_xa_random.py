@@ -32,6 +32,7 @@ from tests.manager.xa_world import (
     code_of,
     state_of,
 )
+from tests.sampling import examples
 
 QUEUES = ("a", "b")
 XIDS = [Xid(1, b"%d" % number, b"b") for number in range(3)]
@@ -370,7 +371,7 @@ class Machine:
 
 
 @given(st.integers(0, 1 << 32))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_branches_take_effect_whole_or_not_at_all(seed: int) -> None:
     """Chosen by chance alone: what Hypothesis draws for a machine of rules seldom gets as far as a prepared
     branch."""

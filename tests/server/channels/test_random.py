@@ -12,6 +12,7 @@ from postroom.manager.kernel.effects import Sink
 from postroom.manager.kernel.options import ConsumerOptions
 from postroom.model.channel_states import ACTIVE
 from postroom.server.channels.instance import StopMode
+from tests.sampling import examples
 from tests.server.channels.channel_pair import make
 from tests.server.channels.stations import Stations
 
@@ -115,7 +116,7 @@ def text_of(body: bytes) -> str:
     return str(message.body.value)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(ACTIONS, max_size=25),
     st.fixed_dictionaries(

@@ -14,6 +14,7 @@ from postroom.amqp.frames.termini import Coordinator, Source, Target
 from postroom.amqp.frames.transfers import RECEIVER, SENDER, Disposition, Flow, Transfer
 from postroom.amqp.message.sections import Message, Value
 from postroom.server.connection.binding import ConnectionBinding
+from tests.sampling import examples
 from tests.server.neighbour import MESSAGE, NOW_US, Neighbour, attach, settle
 from tests.server.peers import SESSION
 
@@ -86,7 +87,7 @@ def test_the_stream_as_it_is_meant(neighbour: Neighbour) -> None:
     changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=8),
     piece_bytes=st.integers(1, 400),
 )
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_changed_bytes(neighbour: Neighbour, changes: list[tuple[int, int]], piece_bytes: int) -> None:
     data = bytearray(b"".join(STREAM))
     for place, value in changes:
@@ -96,7 +97,7 @@ def test_changed_bytes(neighbour: Neighbour, changes: list[tuple[int, int]], pie
 
 
 @given(order=st.lists(st.integers(1, len(STREAM) - 1), max_size=40))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_frames_left_out_repeated_and_out_of_order(neighbour: Neighbour, order: list[int]) -> None:
     data = STREAM[0] + b"".join(STREAM[place] for place in order)
     assert not play(neighbour, data, 1 << 20).failed

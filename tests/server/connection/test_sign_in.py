@@ -17,6 +17,7 @@ from postroom.server.configuration.passwords import (
 )
 from postroom.server.connection import failed_sign_ins
 from postroom.server.connection.sign_in import Login, ScramSignIn, SignInRefused, SignIns, Verifiers
+from tests.sampling import examples
 
 RFC_7677 = (
     "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:"
@@ -58,7 +59,7 @@ def test_the_password_of_rfc_7677() -> None:
     client.complete(sign_in(client, server))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))
 def test_any_password_opens_and_no_other(password: str, other: str) -> None:
     try:

@@ -13,6 +13,7 @@ from postroom.server.connection.broker import Broker
 from postroom.server.links.sink_context import SinkContext
 from postroom.server.management import Request, Response
 from postroom.server.management.request import INTERNAL
+from tests.sampling import examples
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
 from tests.server.sink_peer import BATCH, SINK, begin, done, sealed, send_request
@@ -185,7 +186,9 @@ BODIES = st.one_of(
         st.tuples(st.sampled_from(["BEGIN", "SEAL", "COMMIT", "ROLLBACK", "DELETE"]), BODIES), max_size=8
     )
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50), deadline=None
+)
 def test_no_request_is_a_defect(broker: BrokerThread, requests: list[tuple[str, object]]) -> None:
     """Whatever it has, in whatever order: it is done, or refused with a reason."""
 

@@ -1,7 +1,7 @@
 """Ways to run a world: with a fault before one chosen step, and with faults at random."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Final
@@ -71,16 +71,18 @@ def steps_of(scenario: Scenario, seed: int) -> int:
     return steps
 
 
-def sweep(kind: str, fault: str, seed: int) -> int:
-    """A fault before each step of a scenario, or one in ``EVERY``; how many runs that were."""
+def sweep(kind: str, fault: str, seed: int, choose: Callable[[Sequence[int]], Sequence[int]] = list) -> int:
+    """A fault before each step of a scenario, or one in ``EVERY``, that ``choose`` picks; how many runs that
+    were."""
     every = EVERY.get(kind, 1)
     count = steps_of(PAIRS[kind](), seed)
-    for step in range(seed % every, count + 1, every):
+    steps = choose(range(seed % every, count + 1, every))
+    for step in steps:
         try:
             run_with_fault(PAIRS[kind](), seed, step, FAULTS[fault])
         except Exception as broken:
             raise Broken(f"{kind}, {fault} before step {step}, seed {seed}: {broken}") from broken
-    return len(range(seed % every, count + 1, every))
+    return len(steps)
 
 
 def run_seed(seed: int, steps: int = RANDOM_STEPS) -> World:

@@ -20,6 +20,7 @@ from postroom.spark.places.folder import FolderPlace
 from postroom.spark.places.place import Place
 from postroom.spark.places.slices import plan, plan_parts
 from tests.ledger.ledger_maker import LedgerMaker
+from tests.sampling import examples
 from tests.spark.lives import Life, histories, made
 
 Rows = list[dict[str, Any]]
@@ -45,7 +46,7 @@ def rows_of(place: Place, cuts: list[int], records: int = 1 << 20, schema: pa.Sc
     return sorted(rows, key=lambda row: (row["position"], row["ordinal"]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories, st.lists(st.integers(1, 120), max_size=5), st.integers(1, 9))
 def test_every_split_gives_the_same_rows(
     history: list[tuple[str, int]], cuts: list[int], records: int
@@ -58,7 +59,7 @@ def test_every_split_gives_the_same_rows(
         assert rows_of(place, list(range(1, 200))) == whole  # single positions, so every block too
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories, st.integers(1, 9), st.integers(0, 60), st.integers(1, 200))
 def test_parts_for_a_task_each_are_even_and_have_every_position_once(
     history: list[tuple[str, int]], records: int, first: int, last: int
@@ -76,7 +77,7 @@ def test_parts_for_a_task_each_are_even_and_have_every_position_once(
         assert all(p.segment.first_position <= p.first <= p.last for part in parts for p in part)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories)
 def test_columns_that_are_never_null(history: list[tuple[str, int]]) -> None:
     with TemporaryDirectory() as name:
@@ -84,7 +85,7 @@ def test_columns_that_are_never_null(history: list[tuple[str, int]]) -> None:
             assert [column for column in NEVER_NULL if row[column] is None] == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories, st.integers(0, 8))
 def test_changes_of_a_kind_by_themselves_are_the_same_rows(history: list[tuple[str, int]], most: int) -> None:
     """Few kinds or more than are parted, and blocks of any size."""
@@ -148,7 +149,7 @@ def test_all_before_a_record_that_is_not_known_is_read(tmp_path: Path, field: st
     assert sorted(before) == [*serials, unknown - 2, unknown - 1]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(histories, st.integers(1, 9))
 def test_sealing_changes_no_row(history: list[tuple[str, int]], records: int) -> None:
     with TemporaryDirectory() as name:
@@ -168,7 +169,7 @@ def test_sealing_changes_no_row(history: list[tuple[str, int]], records: int) ->
         assert sorted(rows, key=lambda row: (row["position"], row["ordinal"])) == whole  # planned before
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(histories, st.integers(1, 9))
 def test_texts_as_dictionaries_are_the_same_texts(history: list[tuple[str, int]], records: int) -> None:
     coded = pa.schema(
@@ -188,7 +189,7 @@ def test_texts_as_dictionaries_are_the_same_texts(history: list[tuple[str, int]]
                 assert texts.to_pylist() == plain.to_pylist()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(histories)
 def test_only_the_entries_of_some_queues(history: list[tuple[str, int]]) -> None:
     with TemporaryDirectory() as name:

@@ -24,6 +24,7 @@ from postroom.spark.messages.schema import (
 from postroom.spark.messages.values import FIRST_MS, LAST_MS
 from postroom.spark.messages.whole import read_whole
 from tests.amqp import strategies as amqp
+from tests.sampling import examples
 from tests.spark.messages.stored_messages import events, stored
 
 SECTION_COLUMNS = [
@@ -130,7 +131,7 @@ def at_once(sections: list[bytes], columns: list[str], gap_bytes: int = 0) -> li
     return pa.RecordBatch.from_arrays(plain, names=schema.names).to_pylist()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(whole | broken(), max_size=6), st.sampled_from([0, 1, 4, 16]))
 def test_many_at_once_are_read_as_one_by_one(sections: list[bytes], gap_bytes: int) -> None:
     assert at_once(sections, SECTION_COLUMNS, gap_bytes) == [
@@ -138,7 +139,7 @@ def test_many_at_once_are_read_as_one_by_one(sections: list[bytes], gap_bytes: i
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(whole | broken(), min_size=1, max_size=3),
     st.sets(st.sampled_from(SECTION_COLUMNS), min_size=1, max_size=3),
@@ -148,7 +149,7 @@ def test_columns_that_are_not_asked_for_do_not_count(sections: list[bytes], chos
     assert at_once(sections, columns) == [one_by_one(data, columns) for data in sections]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(whole | broken(), min_size=2, max_size=6))
 def test_a_row_does_not_depend_on_its_neighbours(sections: list[bytes]) -> None:
     alone = [row for data in sections for row in at_once([data], SECTION_COLUMNS)]

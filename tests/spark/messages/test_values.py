@@ -18,9 +18,10 @@ from postroom.spark.messages.values import (
     untyped,
 )
 from tests.amqp import strategies as amqp
+from tests.sampling import examples
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(amqp.values)
 @example(Float32(33807192.0)).via("its shortest text, 33807190, is no number of 32 bits")
 def test_a_value_is_read_back_as_it_was(value: object) -> None:

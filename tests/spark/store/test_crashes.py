@@ -17,6 +17,7 @@ from postroom.spark.filesystems import exclusive_files
 from postroom.spark.store import files
 from postroom.spark.store.protocol import OPEN
 from postroom.spark.store.table_store import TableStore
+from tests.sampling import examples
 from tests.spark.store.small_tables import DAY, LEDGER, append, compact, serials, small_store
 
 MIB = 1 << 20
@@ -127,7 +128,7 @@ command = st.tuples(st.sampled_from(sorted(COMMANDS)), st.integers(0, STEPS), st
 
 
 @pytest.mark.parametrize("format", ["parquet", "delta"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(commands=st.lists(command, min_size=1, max_size=14))
 @example(commands=[*[("append", STEPS, 0)] * 4, ("vacuum", 0, 1)])
 def test_a_crash_leaves_the_old_version_or_the_new_one(

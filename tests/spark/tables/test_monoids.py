@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
 from postroom.spark.tables.fold import DONE, fold, partials, split
+from tests.sampling import examples
 from tests.spark.event_ranges import cut, events_of, every_position, fold_pairs, table, through_parts
 from tests.spark.folded_tables import FOLDED, lived
 from tests.spark.lives import histories, made
 
 at_random = settings(
     deadline=None,
-    max_examples=15,
+    max_examples=examples(15),
     phases=[Phase.explicit, Phase.generate],  # a seed can't be made simpler
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -72,7 +73,7 @@ def test_dwell_times_add_up_whenever_entries_are_finished(seed: int) -> None:
     assert sum(whole.column("total_us").to_pylist()) == spent
 
 
-@settings(at_random, max_examples=6)
+@settings(at_random, max_examples=examples(6))
 @given(histories, st.integers(0, 1 << 32))
 def test_histories_of_files_epochs_and_batches_too(history: list[tuple[str, int]], seed: int) -> None:
     random = Random(seed)

@@ -19,6 +19,7 @@ from postroom.spark.places.slices import plan
 from postroom.spark.tap.options import TapOptions, read_tap_options
 from postroom.spark.tap.stream import rows_of
 from tests.ledger.ledger_maker import E, LedgerMaker, S
+from tests.sampling import examples
 from tests.spark.corpus import LATER_US, born, decide, held, unborn
 from tests.spark.lived_ledgers import brokers
 
@@ -89,7 +90,9 @@ def _kinds(folder: Path) -> Iterator[str]:
                     yield row["event"]
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_rows_are_the_same_whatever_way_the_ledger_is_cut(ledgers: list[Path], data: st.DataObject) -> None:
     folder = data.draw(st.sampled_from(ledgers))

@@ -48,4 +48,5 @@ class SparkEngine:
         def run(some: Iterable[Item]) -> Iterator[Result]:
             yield from map(function, some)
 
-        return self._context.parallelize(items, len(items)).mapPartitions(run).collect()
+        results: list[Result] = self._context.parallelize(items, len(items)).mapPartitions(run).collect()
+        return results

@@ -28,6 +28,7 @@ from postroom.amqp.message.sections import Message, Properties
 from postroom.manager.transactions.xa_branch import branches_of
 from postroom.model.xa import BranchState, XaFlag, Xid
 from postroom.server.connection.binding import ConnectionBinding
+from tests.sampling import examples
 from tests.server.neighbour import MESSAGE, NOW_US, Neighbour, attach, settle
 from tests.server.peers import SESSION
 from tests.server.transaction_peer import BRANCH, global_id, value
@@ -170,7 +171,7 @@ def check_nothing_is_open(neighbour: Neighbour) -> None:
 
 
 @given(sentences=speeches, piece_bytes=st.integers(1, 4000))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_transactions_in_any_order(
     neighbour: Neighbour,
     sentences: list[tuple[int, int]],
@@ -184,7 +185,7 @@ def test_transactions_in_any_order(
 @given(
     sentences=speeches, changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=5)
 )
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_transactions_with_changed_bytes(
     neighbour: Neighbour,
     sentences: list[tuple[int, int]],
