@@ -3,6 +3,9 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 CHECK_PY := .venv-check/bin/python
 COMPILED := PYTHONPATH=build/compiled
+# Tests start a thousand processes of Python, and each would compile what it imports: bytecode is kept, wherever this is set not to.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 # What depends on Spark's version: sources, streams, tables and sinks in Spark's Python processes, and what SQL makes of them.
 SPARK42_TESTS := $(addprefix tests/spark/session/,test_worker.py ledger_source store pipeline/test_pipeline.py audit/test_audit.py) \
   $(addprefix tests/spark/,tap/test_tap.py consume/test_consume.py sink/test_sink.py)

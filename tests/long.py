@@ -234,7 +234,10 @@ def main() -> int:
             if is_done(step, state, options.minutes):
                 continue
             now = words(estimate(step, state, options.minutes))
-            print(f"[{number}/{len(chosen)}] {step.name}: about {now}; all that is left: {words(left)}", flush=True)
+            print(
+                f"[{number}/{len(chosen)}] {step.name}: about {now}; all that is left: {words(left)}",
+                flush=True,
+            )
             ran = state.ran.get(step.name, Ran())
             play(step, ran, options.minutes, state)
             print(f"    {'FAILED: ' + ran.failed if ran.failed else ran.last_line}", flush=True)

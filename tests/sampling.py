@@ -64,7 +64,7 @@ settings.load_profile("postroom")
 
 
 def stride(sample: int) -> int:
-    """From one case to the next, where only going through them shows how many there are; 1 in the whole run."""
+    """From one case to the next, where only going through them shows how many there are; whole: 1."""
     return 1 if WHOLE else sample
 
 
@@ -74,10 +74,10 @@ def chosen(items: Sequence[pytest.Item], most: int) -> set[pytest.Item]:
     In the order of a sum of their ids: first those with a value that no other has, then any.
     """
     kept: list[pytest.Item] = []
-    seen: set[tuple[str, int]] = set()
+    seen: set[tuple[str, str]] = set()
     rest: list[pytest.Item] = []
     for item in sorted(items, key=_sum):
-        values = set(item.callspec.indices.items())  # type: ignore[attr-defined]
+        values = {(name, repr(value)) for name, value in item.callspec.params.items()}  # type: ignore[attr-defined]
         (rest if values <= seen else kept).append(item)
         seen |= values
     return {*kept, *rest[: max(0, most - len(kept))]}

@@ -13,6 +13,7 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 
 TOGETHER: Final = (
     "tests/foreign",  # RabbitMQ and Artemis
+    "tests/server/console",  # a browser
     "tests/twophase",  # PostgreSQL
     "tests/replication",  # NATS, and for some modules Kafka
 )

@@ -9,9 +9,10 @@ import pytest
 
 from tests.channels.scene import sweep
 from tests.faults.proxy import CutPoint
+from tests.sampling import WHOLE
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(600)]
-CUTS, KILLS = 10, 4
+CUTS, KILLS = (10, 4) if WHOLE else (6, 2)
 
 
 @pytest.mark.parametrize(

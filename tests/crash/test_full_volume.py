@@ -14,6 +14,7 @@ from proton.utils import BlockingConnection, SendException
 
 from postroom.ledger.verification.verification import verify
 from postroom.server.exits import Exit
+from tests.sampling import WHOLE, spread
 from tests.server.broker_process import Process
 
 Serve = Callable[[Path], Process]
@@ -25,9 +26,9 @@ pytestmark = [
 
 BODY = b"x" * (64 << 10)
 MOST = 20_000
-SIZES_MB = (64, 160, *map(int, os.environ.get("VOLUME_MB", "").split()))
+SIZES_MB = (*spread((160, 64), 1), *map(int, os.environ.get("VOLUME_MB", "").split()))
 """A larger one takes a minute for each GB: VOLUME_MB=1024."""
-KILLS = 6
+KILLS = 6 if WHOLE else 3
 
 
 @pytest.fixture(params=SIZES_MB, ids=[f"{size} MB" for size in SIZES_MB])

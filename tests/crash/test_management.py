@@ -7,8 +7,9 @@ from postroom.client import Message
 from postroom.client.sync import Connection, ConnectionFactory
 from postroom.model.entity_types import QUEUE_TYPE, QUOTA_TYPE
 from tests.clients.broker import BrokerProcess
+from tests.sampling import WHOLE
 
-KILLS = 5
+KILLS = 5 if WHOLE else 2
 MESSAGES = 40
 
 pytestmark = pytest.mark.sockets

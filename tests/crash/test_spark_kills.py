@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.sampling import WHOLE, spread
 from tests.sparkkills.chains import ALL, WAYS, play, play_loss
 from tests.sparkkills.points import Kill, Point, Victim
 from tests.sparkkills.speculating import play_speculation
@@ -24,20 +25,22 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield made
 
 
-def test_the_broker_killed_at_every_point_of_a_job_between_queues(stage: Stage) -> None:
+def test_the_broker_killed_at_points_of_a_job_between_queues(stage: Stage) -> None:
     way = WAYS["enrich"]
+    points = spread(way.points, 3)
     before = stage.broker_kills
-    assert play(stage, way, "broker", [Kill(point, BROKER) for point in way.points]) == 1
-    assert stage.broker_kills - before == len(way.points)
+    assert play(stage, way, "broker", [Kill(point, BROKER) for point in points]) == 1
+    assert stage.broker_kills - before == len(points)
 
 
 def test_the_driver_killed_around_the_decision(stage: Stage) -> None:
-    points = (P.BEFORE_DECISION, P.AFTER_DECISION)
-    assert play(stage, WAYS["enrich"], "driver", [Kill(point, DRIVER) for point in points]) == 3
+    points = spread((P.BEFORE_DECISION, P.AFTER_DECISION), 1)
+    starts = play(stage, WAYS["enrich"], "driver", [Kill(point, DRIVER) for point in points])
+    assert starts == len(points) + 1
 
 
 def test_executors_killed_while_they_send(stage: Stage) -> None:
-    points = (P.AFTER_READ, P.BEFORE_BRANCH_DURABLE, P.AFTER_BRANCH_DURABLE, P.AFTER_DECISION)
+    points = spread((P.AFTER_READ, P.BEFORE_BRANCH_DURABLE, P.AFTER_BRANCH_DURABLE, P.AFTER_DECISION), 2)
     assert play(stage, WAYS["tap-enrich"], "executor", [Kill(point, EXECUTOR) for point in points]) == 1
 
 
@@ -46,16 +49,17 @@ def test_broker_and_driver_killed_around_a_table_s_commit(stage: Stage) -> None:
         Kill(P.BEFORE_REGISTER, BROKER),
         Kill(P.AFTER_TABLE_COMMIT, DRIVER),
         Kill(P.BEFORE_CONFIRM, BROKER),
-        Kill(P.AFTER_CONFIRM, DRIVER),
     ]
-    assert play(stage, WAYS["table"], "table", kills) == 3
+    if WHOLE:
+        kills.append(Kill(P.AFTER_CONFIRM, DRIVER))
+    assert play(stage, WAYS["table"], "table", kills) == (3 if WHOLE else 2)
 
 
 def test_a_slow_task_that_runs_twice_is_sent_once(stage: Stage) -> None:
     play_speculation(stage, "slow", P.AFTER_BRANCH_DURABLE)
 
 
-@pytest.mark.parametrize("name", ["enrich", "table"])
+@pytest.mark.parametrize("name", spread(["table", "enrich"], 1))
 def test_a_checkpoint_that_is_lost_while_the_queue_grows(stage: Stage, name: str) -> None:
     play_loss(stage, WAYS[name], f"lost-{name}", ALL, P.BEFORE_SPARK_COMMIT_LOG)
 

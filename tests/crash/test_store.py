@@ -12,8 +12,9 @@ from postroom.client import (
 from postroom.client.sync import Connection, ConnectionFactory
 from postroom.model.entity_types import QUEUE_TYPE
 from tests.clients.broker import BrokerProcess
+from tests.sampling import WHOLE
 
-ROUNDS = 3
+ROUNDS = 3 if WHOLE else 1
 
 pytestmark = pytest.mark.sockets
 

@@ -18,8 +18,8 @@ pytest_plugins = ["pytester"]
 class Case:
     """What the choice looks at of a case of a test."""
 
-    def __init__(self, nodeid: str, indices: dict[str, int]) -> None:
-        self.nodeid, self.callspec = nodeid, SimpleNamespace(indices=indices)
+    def __init__(self, nodeid: str, params: dict[str, int]) -> None:
+        self.nodeid, self.callspec = nodeid, SimpleNamespace(params=params)
 
 
 @given(st.lists(st.integers(), max_size=60), st.integers(1, 20))
@@ -40,7 +40,7 @@ def test_a_sample_of_cases_has_every_value_of_every_parameter(most: int, kept: i
     ]
     found = sampling.chosen(cases, most)
     assert kept <= len(found) <= max(kept, 4 + 6)
-    values = {value for case in found for value in case.callspec.indices.items()}  # type: ignore[attr-defined]
+    values = {value for case in found for value in case.callspec.params.items()}  # type: ignore[attr-defined]
     assert len(values) == 4 + 6
     assert found == sampling.chosen(cases[::-1], most)
 

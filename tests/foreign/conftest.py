@@ -24,7 +24,7 @@ PAGES = ("orders", "answers")
 _next = count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
     queues: dict[str, QueueArguments] = {name: {"x-queue-type": "classic"} for name in QUEUES}
     queues |= {SMALL: SMALL_ARGUMENTS, **{name: {} for name in (SILENT, "credentials", *PAGES)}}
@@ -32,7 +32,7 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
         yield broker
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def artemis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Artemis]:
     folder = tmp_path_factory.mktemp("artemis")
     with Artemis(folder, journal="NIO", java_memory="512M", queues=(*QUEUES, "twins")) as broker:

@@ -16,6 +16,7 @@ from tests.ledger import entry_records
 from tests.ledger.cut_disk import CutDisk
 from tests.ledger.histories import opened
 from tests.ledger.workload import Snapshot, Workload, assert_bodies, assert_recovered
+from tests.sampling import stride
 from tests.simulation.disk import PowerLost, SimDisk
 
 OPTIONS = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0)
@@ -24,6 +25,10 @@ STEPS_PER_BLOCK = 25
 ROUNDS_BETWEEN = 4
 SYNC_OF_THE_FIRST_BLOCK = 5
 """Of a start: the operation that makes its first block durable."""
+
+
+ALWAYS = 5
+"""So many operations of each kind are cut before a sample leaves any out."""
 
 
 class Cutter:
@@ -38,6 +43,8 @@ class Cutter:
 
     def cut(self, what: str) -> None:
         self.cuts[what] = self.cuts.get(what, 0) + 1
+        if self.cuts[what] > ALWAYS and self.cuts[what] % stride(6):
+            return
         for survivor in self.disk.survivors(self.random):
             self.check(survivor)
 

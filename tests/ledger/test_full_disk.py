@@ -19,6 +19,7 @@ from postroom.ledger.storage.events_image import load_image
 from tests.ledger.entry_records import ACQUIRE, CONFIRM, arrival_of
 from tests.ledger.inline_writer import InlineWriter
 from tests.ledger.workload import START_US, entries_of
+from tests.sampling import spread
 from tests.simulation.disk import PowerLost, SimDisk
 
 BODY = bytes(range(256)) * 4
@@ -192,7 +193,7 @@ def test_history_goes_before_messages_are_refused() -> None:
 
 def test_a_crash_at_any_step_loses_nothing() -> None:
     random = Random(3)
-    for seed in range(40):
+    for seed in spread(range(40), 8):
         broker = Broker()
         broker.disk.crash_at_operation = broker.disk.operations + random.randrange(900, 2500)
         try:
@@ -211,7 +212,7 @@ def test_a_crash_at_any_step_loses_nothing() -> None:
 
 def test_no_space_at_any_operation_harms_nothing() -> None:
     """What may fail so is tried again; the journal's own writes end the process, and recovery decides."""
-    for operation in range(300, 1600, 13):
+    for operation in spread(range(300, 1600, 13), 16):
         broker = Broker()
         broker.disk.fail_at_operation, broker.disk.fail_errno = operation, errno.ENOSPC
         try:
@@ -231,7 +232,7 @@ def test_no_space_at_any_operation_harms_nothing() -> None:
 def test_a_disk_that_fails_at_any_operation_ends_the_process_and_loses_nothing() -> None:
     """The journal never tries a failed write or sync again, other work is given up: recovery decides."""
     failed = set()
-    for operation in range(300, 1600, 17):
+    for operation in spread(range(300, 1600, 17), 16):
         broker = Broker()
         broker.disk.fail_at_operation, broker.disk.fail_errno = operation, errno.EIO
         with pytest.raises((LedgerFailed, OSError)):

@@ -1,5 +1,5 @@
-"""One cluster of three NATS servers for all tests, and for a module that wants it one of three Kafka
-nodes; each test has a stream of its own there."""
+"""One cluster of three NATS servers for all tests of the folder, and one of three Kafka nodes from the first
+that wants it on; each test has a stream of its own there."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -13,13 +13,13 @@ from tests.replication.opening import PATIENCE_S
 _next = count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
     with NatsCluster(tmp_path_factory.mktemp("nats")) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     with KafkaCluster(tmp_path_factory.mktemp("kafka")) as cluster:
         yield cluster

@@ -15,11 +15,12 @@ from tests.clients.broker import BrokerProcess
 from tests.faults.cases import CASES, Case, Scene, cut_points, non_transacted_bulk
 from tests.faults.proxy import CutPoint, FaultyProxy
 from tests.replication.members import members
+from tests.sampling import WHOLE
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(600)]  # NATS takes up to 10 s to elect a leader
 FRAMES = {"transfer", "disposition", "declare", "discharge"}
 """What of a connection a message or a transaction depends on."""
-BREAKS = 4
+BREAKS = 4 if WHOLE else 2
 """Of each case, spread over all that there could be."""
 CASE_S = 90.0
 QUICKLY = "heartbeat_ms = 100\nclaim_after_ms = 1000"

@@ -21,6 +21,7 @@ from tests.ledger.entry_records import put
 from tests.ledger.workload import Snapshot, Workload, assert_bodies, assert_recovered
 from tests.replication.memory_log import MemoryLog, Stream
 from tests.replication.unit import CLAIM_AFTER_MS, Unit, engine_thread, first_active
+from tests.sampling import spread
 
 TAKE_OVERS = 12
 NAMES = "abc"
@@ -130,7 +131,7 @@ def run(folder: Path, seed: int) -> None:
             history.end()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", spread(range(6), 2))
 def test_nothing_is_lost_and_nothing_comes_back(tmp_path: Path, seed: int) -> None:
     run(tmp_path, seed)
 
@@ -148,7 +149,7 @@ def stall_readers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryLog, "read", read)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", spread(range(2), 1))
 def test_who_reads_late_reads_to_the_end(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     stall_readers(monkeypatch)
     run(tmp_path, seed)

@@ -9,7 +9,7 @@ UNITS = "tests/manager/queues/test_units_of_order.py"
 
 
 def _found_by(test: str, path: str, old: str, new: str) -> Mutation:
-    return Mutation(path, old, new, tests=(test,))
+    return Mutation(path, old, new, (test,))
 
 
 INTEGRITY_MUTATIONS: dict[str, Mutation] = {

@@ -1,16 +1,20 @@
 """What a planted bug is."""
 
 from dataclasses import dataclass
+from typing import Final
+
+WORLD: Final = ("tests/simulation/test_simulation.py",)
+SINKS: Final = ("tests/simulation/test_sinks.py",)
+SPARK_QUERIES: Final = ("tests/simulation/test_spark_queries.py",)
+CHANNELS: Final = ("tests/simulation/channels/test_channels.py",)
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """``old`` stands once in ``path`` of the package, ``new`` is the bug; so many ``seeds`` of ``module``
-    suffice to find it, or, where any are named, these ``tests`` of pytest."""
+    """``old`` stands once in ``path`` of the package, ``new`` is the bug, and one of these ``tests`` of `make
+    test` finds it."""
 
     path: str
     old: str
     new: str
-    seeds: int = 300
-    module: str = "tests.simulation"
-    tests: tuple[str, ...] = ()
+    tests: tuple[str, ...] = WORLD

@@ -224,7 +224,6 @@ MUTATIONS: dict[str, Mutation] = {
         "manager/transactions/commit.py",
         "    decision(core, transaction.id, transaction.kind, n.EVENT_PREPARE, groups)\n",
         "",
-        seeds=800,
     ),
     "unprepared-branch-survives-a-restart": Mutation(
         "manager/transactions/xa_verbs.py",

@@ -2,14 +2,11 @@
 `tests.simulation.mutants`.
 """
 
-from tests.simulation.mutation import Mutation
-
-MODULE = "tests.simulation.sinks"
-SEEDS = 150
+from tests.simulation.mutation import SINKS, Mutation
 
 
 def _mutation(path: str, old: str, new: str) -> Mutation:
-    return Mutation(path, old, new, SEEDS, MODULE)
+    return Mutation(path, old, new, SINKS)
 
 
 SINK_MUTATIONS: dict[str, Mutation] = {

@@ -2,14 +2,11 @@
 `tests.simulation.mutants`.
 """
 
-from tests.simulation.mutation import Mutation
-
-MODULE = "tests.simulation.spark_queries"
-SEEDS = 150
+from tests.simulation.mutation import SPARK_QUERIES, Mutation
 
 
 def _mutation(path: str, old: str, new: str) -> Mutation:
-    return Mutation(path, old, new, SEEDS, MODULE)
+    return Mutation(path, old, new, SPARK_QUERIES)
 
 
 SPARK_MUTATIONS: dict[str, Mutation] = {

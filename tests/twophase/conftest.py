@@ -11,7 +11,7 @@ from postroom.client.transactions.decision_records import ALIGNMENT_BYTES
 from tests.twophase.postgres import PostgreSQL
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def postgres() -> Iterator[PostgreSQL]:
     """A server that lives as long as the tests."""
     with PostgreSQL() as server:

@@ -20,6 +20,7 @@ from tests.ledger.cut_disk import CutDisk
 from tests.ledger.entry_records import GET, put
 from tests.ledger.histories import opened
 from tests.ledger.workload import START_US
+from tests.sampling import stride
 from tests.simulation.disk import SimDisk
 
 OPTIONS = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0, max_leases=4)
@@ -100,6 +101,8 @@ class Run:
 
     def cut(self, what: str) -> None:
         self.cuts += 1
+        if self.cuts % stride(8):
+            return
         for survivor in self.disk.survivors(self.random):
             self.check(survivor)
 
@@ -151,6 +154,6 @@ def test_what_a_lease_promises_is_there_after_any_cut(seed: int) -> None:
     run = Run(seed)
     run.go()
     assert run.cuts > 300
-    assert run.kept > 300
+    assert run.kept > 300 // stride(8)
     assert {"time", "bytes"} <= run.broken
     assert not run.ledger.leases.waits

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from postroom.manager.channels.channel import Batch
 from postroom.model.codes import Outcome
 from tests.manager.channel_world import CHANNEL, THERE, Receiver, Sender, Sent, resynchronise
-from tests.sampling import examples
+from tests.sampling import examples, spread
 
 
 class Ends:
@@ -281,7 +281,7 @@ MISHAPS = (
     ("fast", "persistent", "others"), [(False, 2, 1), (False, 0, 1), (True, 1, 1), (True, 0, 2)]
 )
 def test_a_mishap_at_any_step_of_a_batch(mishap: str, fast: bool, persistent: int, others: int) -> None:
-    for at in range(1, len(BATCH) + 1):
+    for at in spread(range(1, len(BATCH) + 1), 4):
         for second in ((), ("sender crashes",), ("receiver crashes",)):
             ends = Ends(fast)
             for number in range(persistent + others):

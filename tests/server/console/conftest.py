@@ -1,4 +1,4 @@
-"""A browser and a broker with users for a module's tests."""
+"""A browser for the tests of the folder, and a broker with users for those of a module."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ from tests.server.console.console_pages import Console, with_users
 from tests.server.http_client import Served
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """While it is there its library's event loop counts as running: no longer than this module's tests."""
+    """While it is there its library's event loop counts as running: no longer than this folder's tests."""
     with sync_playwright() as playwright:
         opened = launched(playwright)
         yield opened

@@ -285,6 +285,7 @@ def test_it_works_from_the_keyboard(page: Page, orders: str) -> None:
     expect_done(page, "Purged: 3 messages deleted.")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("view", ["", "?view=messages", "?view=settings", "?act=put", "?act=settings"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_view_is_accessible_and_fits_a_phone(

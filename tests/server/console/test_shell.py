@@ -71,6 +71,7 @@ def test_a_form_without_its_token_does_nothing(console: Console) -> None:
         assert not console.served.broker.call(lambda broker: "forged" in broker.manager.queues)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(("scheme", "size"), [("light", PHONE), ("dark", WIDE)])
 def test_every_page_is_accessible_and_fits(

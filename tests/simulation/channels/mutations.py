@@ -2,14 +2,11 @@
 `tests.simulation.mutants`.
 """
 
-from tests.simulation.mutation import Mutation
-
-MODULE = "tests.simulation.channels"
-SEEDS = 150
+from tests.simulation.mutation import CHANNELS, Mutation
 
 
 def _mutation(path: str, old: str, new: str) -> Mutation:
-    return Mutation(path, old, new, SEEDS, MODULE)
+    return Mutation(path, old, new, CHANNELS)
 
 
 CHANNEL_MUTATIONS: dict[str, Mutation] = {

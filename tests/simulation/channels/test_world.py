@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.sampling import spread
 from tests.simulation.channels.runs import run_with_fault, steps_of
 from tests.simulation.channels.scenarios import node
 from tests.simulation.channels.world import Scenario
@@ -18,7 +19,7 @@ def local() -> Scenario:
 
 
 def test_one_queue_manager_keeps_what_it_has_accepted() -> None:
-    for step in range(steps_of(local(), 1)):
+    for step in spread(range(steps_of(local(), 1)), 20):
         world = run_with_fault(local(), 1, step, lambda world: world.crash("LONDON"))
         assert world.oracle.checks > 12
 
