@@ -4,6 +4,7 @@ A sample is the same in every run. It is spread: every value of every parameter 
 and what lies evenly between. What once failed is never left to a sample: it is a case of its own, or an
 explicit example of Hypothesis.
 
+- ``@pytest.mark.long``: only the whole run plays it, for what it costs;
 - ``@pytest.mark.sample(most)``: so many of a test's cases, where the parameters have many combinations;
 - ``spread(cases, most)``: so many of what a test goes through in a loop, or of one parameter's values;
 - ``stride(sample)``: the same where nobody knows before how many there are;
@@ -96,10 +97,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "sample(most): so many of its cases are played by `make test`")
-
-
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Folders that aren't pure aren't even imported for ``--pure``."""
     if not config.getoption("--pure") or TESTS not in collection_path.parents:
@@ -113,6 +110,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out: set[pytest.Item] = set()
     if not WHOLE:
+        left_out |= {item for item in items if item.get_closest_marker("long")}
         cases: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
         for item in items:
             if (mark := item.get_closest_marker("sample")) is not None:

@@ -5,6 +5,7 @@ session is one, so that they are started once a run. What takes longest comes fi
 fine-grained last: so both processes end at about the same time.
 """
 
+import os
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -61,6 +62,12 @@ class Pieces(LoadScopeScheduling):
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: those that talk to other processes wait for them half of the time."""
+    return (os.cpu_count() or 1) + (0 if config.getoption("--pure") else 1)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -21,6 +21,7 @@ import pytest
 from tests.sampling import PURE
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")
+SAVED_EVERY_S: Final = 20
 WORKER: Final = "PYTEST_XDIST_WORKER"
 
 
@@ -78,7 +79,7 @@ class Times:
         self.file = file
         self.costs: dict[str, Cost] = {}
         self._last_s = 0.0
-        self._began = time.time()
+        self._began = self._saved = time.time()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> None:
@@ -101,8 +102,12 @@ class Times:
             cost.setup_s += report.duration
         if report.outcome != "passed":
             cost.outcome = report.outcome
+        if time.time() - self._saved > SAVED_EVERY_S:
+            self.pytest_sessionfinish()
 
     def pytest_sessionfinish(self) -> None:
+        """Now and then before the end, too: a run that is ended has its figures."""
+        self._saved = time.time()
         if self.file is not None and WORKER not in os.environ:
             whole = {
                 "began": self._began,

@@ -40,13 +40,19 @@ def audited(spark: SparkSession, tables: Path) -> AuditResult:
     return run_audit(AuditOptions(tables=str(tables)), session)
 
 
-def test_every_act_has_its_row(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    """Those of a ledger with acts in it."""
     ledger, tables = lived(tmp_path / "ledger"), tmp_path / "tables"
     settled_options(Root(str(tables)), options(tables, ledger))
     pipeline = piped(tables, ledger)
     note_ledgers(Root(str(tables)), pipeline.seen)
     catch_up(pipeline, 3)
     settle_all(pipeline)
+    return tables
+
+
+def test_every_act_has_its_row(spark: SparkSession, tables: Path) -> None:
     result = audited(spark, tables)
     assert (result.violation_count, result.events, result.refused_unheard) == (0, 4, 0)
     assert {one.table: one.rows for one in result.tables}["acts"] == 3
@@ -54,6 +60,9 @@ def test_every_act_has_its_row(spark: SparkSession, tmp_path: Path) -> None:
     counts = spark.sql("SELECT user, sum(count) AS n FROM acts WHERE status >= 400 GROUP BY user").collect()
     assert [(row.user, row.n) for row in counts] == [("mallory", 4)]
 
+
+@pytest.mark.long
+def test_a_row_that_is_gone_is_found(spark: SparkSession, tables: Path) -> None:
     store = open_store(str(tables), "acts")
     gone = store.files()[0]
     store.commit([], [gone], store.state(), "damage")

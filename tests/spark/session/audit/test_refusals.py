@@ -86,6 +86,7 @@ def test_the_audit_of_a_ledger_tells_what_was_refused_unheard(
     assert all(row["bytes"] > 0 and row["description"] for row in rows)
 
 
+@pytest.mark.long
 def test_tables_keep_what_was_refused_apart_from_messages(
     spark: SparkSession, ledger: Path, tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def run(served: Served, master: str, tables: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long  # a cluster of processes of its own, which takes minutes
 def test_a_ledger_over_http_into_an_object_store(tmp_path: Path) -> None:
     cluster, data = tmp_path / "cluster", tmp_path / "data"
     writer = Writer(data)
