@@ -39,8 +39,9 @@ def test_the_driver_killed_around_the_decision(stage: Stage) -> None:
     assert starts == len(points) + 1
 
 
+@pytest.mark.long
 def test_executors_killed_while_they_send(stage: Stage) -> None:
-    points = spread((P.AFTER_READ, P.BEFORE_BRANCH_DURABLE, P.AFTER_BRANCH_DURABLE, P.AFTER_DECISION), 2)
+    points = (P.AFTER_READ, P.BEFORE_BRANCH_DURABLE, P.AFTER_BRANCH_DURABLE, P.AFTER_DECISION)
     assert play(stage, WAYS["tap-enrich"], "executor", [Kill(point, EXECUTOR) for point in points]) == 1
 
 
@@ -55,11 +56,13 @@ def test_broker_and_driver_killed_around_a_table_s_commit(stage: Stage) -> None:
     assert play(stage, WAYS["table"], "table", kills) == (3 if WHOLE else 2)
 
 
+@pytest.mark.long
 def test_a_slow_task_that_runs_twice_is_sent_once(stage: Stage) -> None:
     play_speculation(stage, "slow", P.AFTER_BRANCH_DURABLE)
 
 
-@pytest.mark.parametrize("name", spread(["table", "enrich"], 1))
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["enrich", "table"])
 def test_a_checkpoint_that_is_lost_while_the_queue_grows(stage: Stage, name: str) -> None:
     play_loss(stage, WAYS[name], f"lost-{name}", ALL, P.BEFORE_SPARK_COMMIT_LOG)
 

@@ -1,6 +1,7 @@
 """How tests are run: what a sample has, which tests a change needs, how work is handed out, what it cost."""
 
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools import changed_tests
 
-from tests import long, sampling, scheduling, times
+from tests import again, coverage, long, sampling, scheduling, times
 
 pytest_plugins = ["pytester"]
 
@@ -164,6 +165,51 @@ def test_a_run_is_measured_by_its_own_processes(
     assert (busy["outcome"], failing["outcome"]) == ("passed", "failed")
     assert busy["processor_s"] > 0.02
     assert failing["processor_s"] < busy["processor_s"]
+
+
+# -- failed tests, once more
+
+
+def results(path: Path, **outcomes: str) -> str:
+    """The file of a run of tests, by name with their outcomes."""
+    tests = [{"test": name, "outcome": outcome} for name, outcome in outcomes.items()]
+    path.write_text(json.dumps({"tests": tests}))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("failed", "passes", "code"),
+    [
+        (["tests/server/test_start.py::test_a"], True, 0),
+        (["tests/server/test_start.py::test_a"], False, 1),
+        (["tests/model/test_xa.py::test_a"], True, 1),  # there is no chance in it
+        ([f"tests/server/test_start.py::test_{number}" for number in range(6)], True, 1),
+        ([], True, 1),  # it ended for another reason
+    ],
+)
+def test_a_failure_that_may_be_by_chance_is_tried_once_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failed: list[str], passes: bool, code: int
+) -> None:
+    played: list[str] = []
+    monkeypatch.setattr(again, "passes_alone", lambda test: played.append(test) or passes)
+    file = results(tmp_path / "times.json", **dict.fromkeys(failed, "failed"), other="passed")
+    monkeypatch.setattr(sys, "argv", ["again", file])
+    assert again.main() == code
+    assert played == (failed if len(failed) == 1 and "model" not in failed[0] else [])
+
+
+def test_a_run_without_results_stays_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "argv", ["again", str(tmp_path / "none.json")])
+    assert again.main() == 1
+
+
+# -- coverage
+
+
+def test_a_share_that_falls_is_told_and_chance_is_not() -> None:
+    before = {"manager/queues": {"lines": 90.0, "own lines": 80.0}, "gone": {"lines": 100.0}}
+    now = {"manager/queues": {"lines": 89.9, "own lines": 70.0}, "new": {"lines": 0.0}}
+    assert list(coverage.smaller(before, now)) == ["manager/queues: own lines 70.0 %, was 80.0 %"]
 
 
 # -- the long run

@@ -31,6 +31,7 @@ def _texts(cell: Any) -> str:
     )
 
 
+@pytest.mark.long
 def test_the_notebook_runs_and_tells_of_the_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     maker, sent = london(tmp_path / "london")
     ledgers = [maker.finish(), paris(tmp_path / "paris", sent).finish()]

@@ -127,6 +127,7 @@ def test_figures_of_a_stream_are_in_its_progress(spark: SparkSession, ledger: Pa
 # --- Spark Connect --------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_over_spark_connect(ledger: Path, tables: Path, tmp_path: Path) -> None:
     fields = {name: text for name, text in os.environ.items() if not name.startswith("SPARK_")}
     here = os.pathsep.join([str(ROOT), *(str(Path(one).resolve()) for one in sys.path if one)])

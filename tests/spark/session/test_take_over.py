@@ -181,6 +181,7 @@ def entries(tables: Path) -> int:
     return read_folded(store, ["queue"])["queue"].to_pylist().count("q")
 
 
+@pytest.mark.long
 def test_the_pipeline_goes_on_at_the_member_that_takes_over(tmp_path: Path) -> None:
     """Its tables are one fold of the ledger of the one that took over."""
     tables, log = tmp_path / "tables", tmp_path / "pipeline.log"

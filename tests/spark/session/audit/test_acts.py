@@ -52,6 +52,7 @@ def tables(tmp_path: Path) -> Path:
     return tables
 
 
+@pytest.mark.long
 def test_every_act_has_its_row(spark: SparkSession, tables: Path) -> None:
     result = audited(spark, tables)
     assert (result.violation_count, result.events, result.refused_unheard) == (0, 4, 0)

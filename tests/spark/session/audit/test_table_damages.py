@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from postroom.ledger.errors import LedgerError
 from postroom.spark.audit.command import AuditOptions, run_audit
-from tests.sampling import spread
 from tests.spark.damage.damages import Damage, damages_of
 from tests.spark.damage.specimens import Specimen, make_specimen
 from tests.spark.damage.verdicts import verdict_of
@@ -36,7 +35,8 @@ def damages(specimen: Specimen) -> dict[str, Damage]:
     return {str(one): one for one in damages_of(specimen)}
 
 
-@pytest.mark.parametrize("name", spread(list(DAMAGES), 1))
+@pytest.mark.long
+@pytest.mark.parametrize("name", DAMAGES)
 def test_the_audit_tells(
     name: str, spark: SparkSession, specimen: Specimen, damages: dict[str, Damage], tmp_path: Path
 ) -> None:

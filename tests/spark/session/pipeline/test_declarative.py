@@ -36,6 +36,7 @@ def run(folder: Path, tables: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_the_views_are_made(tmp_path: Path) -> None:
     tables = tmp_path / "tables"
     read_all(tables, Lives(tmp_path / "ledger", Random(1)).run(60))

@@ -52,6 +52,7 @@ def _lease_of(root: Root) -> str:
     return found
 
 
+@pytest.mark.long
 def test_a_pipeline_whose_ledger_and_tables_are_in_an_object_store(bucket: str, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     for _ in range(2):  # epochs; what a journal still has stays here

@@ -142,6 +142,7 @@ def _process(master: str, ledger: Path, tables: Path, victim: str) -> subprocess
     )
 
 
+@pytest.mark.long
 def test_a_driver_killed_in_the_midst_of_batches(spark: SparkSession, tmp_path: Path) -> None:
     ledger, tables = _long_ledger(tmp_path / "ledger"), tmp_path / "tables"
     process = _process("local[2]", ledger, tables, "driver")

@@ -13,7 +13,6 @@ from postroom.spark.audit.command import AuditOptions, run_audit
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import note_ledgers, settled_options
 from postroom.spark.tables import DEFINITIONS
-from tests.sampling import spread
 from tests.spark.local_pipeline import assert_whole, catch_up, options, piped, settle_all
 from tests.spark.session.audit.audits import audited
 from tests.upgrades.fixtures import (
@@ -43,8 +42,9 @@ def opened(version: Path, name: str, folder: Path) -> Path:
     return ledger
 
 
+@pytest.mark.long
 @each_version
-@pytest.mark.parametrize("table_format", spread(FORMATS, 1))
+@pytest.mark.parametrize("table_format", FORMATS)
 def test_a_pipeline_goes_on_with_its_tables(
     spark: SparkSession, tmp_path: Path, version: Path, table_format: str
 ) -> None:
