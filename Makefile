@@ -13,6 +13,8 @@ TESTS :=
 MINUTES := 180
 SINCE := HEAD
 TIMES := build/test-times.json
+SPARK_TIMES := build/test-times-spark.json
+SPARK_KILLS := tests/crash/test_spark_kills.py
 # A process for each core: tests/scheduling.py says what each of them gets.
 EVERY_CORE := -n auto
 HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*.c')
@@ -45,9 +47,12 @@ compiled: build/compiled/.ready ## build the compiled version into build/compile
 build/compiled/.ready: $(HOT_SOURCES) | setup
 	tools/compile.sh
 
+# Those with Spark have processes of their own: what a session leaves behind is collected, and told, during any later test.
 test: packages-of-test compiled java peers ## a sample of everything, with each kind of test in it; TESTS="tests/server …" takes some folders or files
 	@mkdir -p build
-	$(COMPILED) $(PY) -m pytest $(EVERY_CORE) --times $(TIMES) $(TESTS)
+	$(COMPILED) $(PY) -m pytest $(EVERY_CORE) --times $(TIMES) $(if $(TESTS),$(TESTS),--ignore tests/spark --ignore $(SPARK_KILLS)); \
+	failed=$$?; $(if $(TESTS),,$(COMPILED) $(PY) -m pytest $(EVERY_CORE) --times $(SPARK_TIMES) tests/spark $(SPARK_KILLS) || failed=$$?;) \
+	exit $$failed
 
 test-pure: .venv-check/.ready ## the tests that need no socket, process or Spark, interpreted; no PySpark, browser or peer is installed for them
 	PYTHONPATH=src $(CHECK_PY) -m pytest $(EVERY_CORE) --pure
@@ -57,7 +62,7 @@ test-changed: setup java ## the tests nearest to what differs from the last comm
 	PYTHONPATH=src $(PY) -m pytest $(EVERY_CORE) $$tests
 
 test-times: ## what the last `make test` cost: by kind, folder, file and test
-	$(PY) -m tests.times $(TIMES)
+	$(PY) -m tests.times $(wildcard $(TIMES) $(SPARK_TIMES))
 
 test-long: packages-of-test compiled java peers .venv-check/.ready ## everything whole, with new examples, seeds for MINUTES=180, planted bugs; goes on where it was stopped, AGAIN=1 begins anew
 	$(COMPILED) $(PY) -m tests.long --minutes $(MINUTES) $(if $(AGAIN),--again)

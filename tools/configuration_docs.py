@@ -7,9 +7,7 @@ it. The meaning of a setting is the text below its declaration, in Markdown, wit
 """
 
 import ast
-import inspect
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
@@ -20,6 +18,7 @@ from msgspec.structs import FieldInfo, fields
 from postroom.server.configuration.config import Config, QueueConfig, QueueDefaultsConfig
 from postroom.server.configuration.values import SettingsTable
 
+SOURCE = Path(__file__).parent.parent / "src"
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 PAGES = (REFERENCE / "configuration.md", REFERENCE / "channels.md")
 
@@ -94,7 +93,9 @@ def meanings_of(struct: type[Struct]) -> dict[str, str]:
 
 
 def _docstrings(declared: type) -> Iterator[tuple[str, str]]:
-    tree = ast.parse(inspect.getsource(sys.modules[declared.__module__]))
+    # Read as a file: the class of a compiled module has no source.
+    path = SOURCE.joinpath(*declared.__module__.split(".")).with_suffix(".py")
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     classes = (
         node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == declared.__name__
     )

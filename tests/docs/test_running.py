@@ -1,6 +1,8 @@
 """How tests are run: what a sample has, which tests a change needs, how work is handed out, what it cost."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,8 +14,6 @@ from hypothesis import strategies as st
 from tools import changed_tests
 
 from tests import again, coverage, long, sampling, scheduling, times
-
-pytest_plugins = ["pytester"]
 
 
 class Case:
@@ -144,24 +144,25 @@ def test_the_tables_of_a_run_add_up() -> None:
     assert ["6.0", "3.0", "1.0", "2", "tests/model/test_xa.py::test_a"] in whole
 
 
-def test_a_run_is_measured_by_its_own_processes(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(changed_tests.ROOT))
-    pytester.makepyfile(
-        """
-        import subprocess, sys
+TWO_TESTS = """
+import subprocess, sys
 
-        def test_busy():
-            subprocess.run([sys.executable, "-c", "sum(range(5_000_000))"], check=True)
+def test_busy():
+    subprocess.run([sys.executable, "-c", "sum(range(5_000_000))"], check=True)
 
-        def test_failing():
-            assert False
-        """
-    )
-    pytester.runpytest_subprocess("-p", "tests.times", "--times", "times.json", "-p", "no:cacheprovider")
-    run = json.loads((pytester.path / "times.json").read_text())
-    busy, failing = run["tests"]
+def test_failing():
+    assert False
+"""
+
+
+def test_a_run_is_measured_with_its_processes(tmp_path: Path) -> None:
+    (tmp_path / "test_two.py").write_text(TWO_TESTS)
+    plugins = ("-p", "tests.times", "-p", "no:cacheprovider", "-p", "no:xdist")
+    command = [sys.executable, "-m", "pytest", *plugins, "--times", "times.json", "test_two.py"]
+    environment = {**os.environ, "PYTHONPATH": str(changed_tests.ROOT)}
+    environment.pop(times.WORKER, None)
+    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    busy, failing = json.loads((tmp_path / "times.json").read_text())["tests"]
     assert (busy["outcome"], failing["outcome"]) == ("passed", "failed")
     assert busy["processor_s"] > 0.02
     assert failing["processor_s"] < busy["processor_s"]

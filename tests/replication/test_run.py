@@ -15,7 +15,7 @@ FAULTS = {
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("engine", [NATS, pytest.param(KAFKA, marks=pytest.mark.peer)])
+@pytest.mark.parametrize("engine", [NATS, pytest.param(KAFKA, marks=[pytest.mark.peer, pytest.mark.long])])
 def test_promises_survive_take_overs(tmp_path: Path, engine: str) -> None:
     faults = FAULTS[engine]
     run = play(tmp_path, seed=1, goes_on=lambda run: False, names=faults, engine=engine)
