@@ -1,10 +1,11 @@
 """Which lines and branches of each room its own tests play, and which all tests do: ``python -m
 tests.coverage``.
 
-A room is a folder of a package, or what lies in the package itself; its own tests are those of the folder
-that mirrors it. Played are the pure tests, interpreted, or with ``--all`` every test, in the process of the
-test itself: what runs in a broker's own process isn't seen. No share may be smaller than in
-``tests/coverage.json``, where ``--keep`` writes those that are reached.
+What runs while a module is imported counts for everybody. A room is a folder of a package, or what lies in
+the package itself; its own tests are those of the folder that mirrors it. Played are the pure tests,
+interpreted, or with ``--all`` every test, in the process of the test itself: what runs in a broker's own
+process isn't seen. No share may be smaller than in ``tests/coverage.json``, where ``--keep`` writes those
+that are reached.
 """
 
 import argparse
@@ -32,10 +33,10 @@ TOLERANCE: Final = 0.3
 """Of a hundred: what threads and time may change from run to run."""
 
 
-def _measuring(folder: str) -> coverage.Coverage:
-    return coverage.Coverage(
-        data_file=f"{folder}/measured", branch=True, source_dirs=[str(SOURCE)], config_file=False
-    )
+def _measuring(folder: str, suffix: bool = False) -> coverage.Coverage:
+    """``suffix``: the file of a process of its own among those of others."""
+    file = f"{folder}/measured"
+    return coverage.Coverage(file, suffix, branch=True, source_dirs=[str(SOURCE)], config_file=False)
 
 
 # -- the plug-in
@@ -45,8 +46,7 @@ class Measuring:
     """Measures a process that runs tests, under the name of the folder of each test."""
 
     def __init__(self, folder: str) -> None:
-        self._coverage = _measuring(folder)
-        self._coverage.set_option("run:data_suffix", True)
+        self._coverage = _measuring(folder, suffix=True)
         self._coverage.start()
 
     @pytest.hookimpl(tryfirst=True)
@@ -102,7 +102,7 @@ def measured(folder: str) -> Shares:
     found: dict[str, dict[str, Share]] = defaultdict(lambda: {column: Share() for column in COLUMNS})
     for path in sorted(SOURCE.rglob("*.py")):
         room = room_of(path)
-        for prefix, contexts in (("own ", [f"^{room}($|/)"]), ("", [])):
+        for prefix, contexts in (("own ", ["^$", f"^{room}($|/)"]), ("", [])):
             whole.get_data().set_query_contexts(contexts or None)
             _, statements, _, missing, _ = whole.analysis2(str(path))
             found[room][f"{prefix}lines"].add(len(statements) - len(missing), len(statements))
