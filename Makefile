@@ -67,7 +67,7 @@ test-times: ## what the last `make test` cost: by kind, folder, file and test
 test-long: packages-of-test compiled java peers .venv-check/.ready ## everything whole, with new examples, seeds for MINUTES=180, planted bugs; goes on where it was stopped, AGAIN=1 begins anew
 	$(COMPILED) $(PY) -m tests.long --minutes $(MINUTES) $(if $(AGAIN),--again)
 
-coverage: .venv-check/.ready ## lines and branches that each package's tests and all pure tests play, held to tests/coverage.json
+coverage: .venv-check/.ready ## lines and branches of each room that its own tests and all pure ones play, held to tests/coverage.json
 	PYTHONPATH=src $(CHECK_PY) -m tests.coverage
 
 test-spark42: setup java .venv-spark42/.ready compiled ## what depends on Spark's version, on PySpark 4.2
