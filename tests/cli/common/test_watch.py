@@ -47,10 +47,16 @@ def test_every_command_that_shows_what_a_running_broker_has_can_be_watched() -> 
     assert [name for name, parameters in of_brokers.items() if "interval_s" not in parameters] == []
 
 
+def restore_interrupts() -> None:
+    """In the new process: a shell ignores SIGINT for what it starts in the background, and that is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def started(broker: BrokerThread, *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [*COMMAND, *arguments, "--url", broker.url],
         env=ENVIRONMENT,
+        preexec_fn=restore_interrupts,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -98,6 +104,7 @@ def test_on_a_terminal_it_is_the_whole_screen_and_what_does_not_fit_is_counted(
         shell.ok("queue", "create", f"shown.{number}")
     child, terminal = pty.fork()
     if child == 0:
+        restore_interrupts()
         arguments = [*COMMAND, "queue", "list", "shown", "--watch=0.2", "--url", broker.url]
         os.execve(sys.executable, arguments, {**ENVIRONMENT, "LINES": "8", "COLUMNS": "120"})
     seen = read_until(terminal, "lines more")
