@@ -48,7 +48,7 @@ def test_every_command_that_shows_what_a_running_broker_has_can_be_watched() -> 
 
 
 def restore_interrupts() -> None:
-    """In the new process: a shell ignores SIGINT for what it starts in the background, and that is inherited."""
+    """In the new process: of a shell's background job it would have inherited that SIGINT is ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
