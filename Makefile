@@ -47,7 +47,7 @@ compiled: build/compiled/.ready ## build the compiled version into build/compile
 build/compiled/.ready: $(HOT_SOURCES) | setup
 	tools/compile.sh
 
-# Those with Spark have processes of their own: what a session leaves behind is collected, and told, during any later test.
+# Those with Spark have processes of their own: in one run with everything in the same processes others failed, why is not known.
 test: packages-of-test compiled java peers ## a sample of everything, with each kind of test in it; TESTS="tests/server …" takes some folders or files
 	@mkdir -p build
 	$(COMPILED) $(PY) -m pytest $(EVERY_CORE) --times $(TIMES) $(if $(TESTS),$(TESTS),--ignore tests/spark --ignore $(SPARK_KILLS)); \

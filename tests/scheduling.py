@@ -1,8 +1,8 @@
 """Which tests are one piece of work for a process of pytest-xdist, and in what order pieces are handed out.
 
-A file is one piece, so that what it shares is made once. A folder whose real servers live as long as the
-session is one, so that they are started once a run. What takes longest comes first, what is quick and
-fine-grained last: so both processes end at about the same time.
+A file is one piece, so that what it shares is made once. A folder whose real servers live as long as
+its tests is one, so that they are started once a run. What takes longest comes first, what is quick and
+fine-grained last: so all processes end at about the same time.
 """
 
 import os
