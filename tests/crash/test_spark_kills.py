@@ -27,14 +27,15 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 def test_the_broker_killed_at_points_of_a_job_between_queues(stage: Stage) -> None:
     way = WAYS["enrich"]
-    points = spread(way.points, 3)
+    points = spread(way.points, 2)
     before = stage.broker_kills
     assert play(stage, way, "broker", [Kill(point, BROKER) for point in points]) == 1
     assert stage.broker_kills - before == len(points)
 
 
+@pytest.mark.long
 def test_the_driver_killed_around_the_decision(stage: Stage) -> None:
-    points = spread((P.BEFORE_DECISION, P.AFTER_DECISION), 1)
+    points = (P.BEFORE_DECISION, P.AFTER_DECISION)
     starts = play(stage, WAYS["enrich"], "driver", [Kill(point, DRIVER) for point in points])
     assert starts == len(points) + 1
 

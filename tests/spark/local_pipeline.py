@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +110,22 @@ def _whole(name: str, folder: Where) -> pa.Table:
         folded = _whole(definition.source, folder)
         done = [rows for part, _, rows in split(source, folded, settled=True) if part == DONE]
         return partials(definition, pa.concat_tables([folded.slice(0, 0), *done]))
-    return fold(definition, partials(definition, _events(folder, is_folded=definition.is_done is not None)))
+    events = _events(str(folder), _state(folder), is_folded=definition.is_done is not None)
+    return fold(definition, partials(definition, events))
 
 
-def _events(folder: Where, is_folded: bool) -> pa.Table:
-    place = place_of(str(folder))
+def _state(folder: Where) -> object:
+    """Equal as long as nothing in the folder changes; of a URI never."""
+    if not Path(folder).exists():
+        return object()
+    files = [(path, path.stat()) for path in sorted(Path(folder).rglob("*"))]
+    return tuple((path, stat.st_size, stat.st_mtime_ns) for path, stat in files)
+
+
+@lru_cache(maxsize=8)
+def _events(folder: str, state: object, is_folded: bool) -> pa.Table:
+    """Read once for all tables that are made of them."""
+    place = place_of(folder)
     snapshot = place.snapshot()
     pieces = [
         batch

@@ -102,6 +102,8 @@ def local_session(name: str, cores: int, scratch: Path, is_short: bool = False) 
         .config("spark.driver.host", LOOPBACK)
         .config("spark.driver.extraJavaOptions", java_options)
         .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.python.sql.dataFrameDebugging.enabled", "false")  # the place of each call, for errors
+        .config("spark.sql.dataFrameQueryContext.enabled", "false")
         .config("spark.buffer.size", SOCKET_BUFFER_BYTES)
         .config("spark.sql.shuffle.partitions", str(cores if is_short else 2 * cores))
         .config("spark.sql.session.timeZone", "UTC")

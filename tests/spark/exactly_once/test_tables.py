@@ -36,6 +36,7 @@ def _play(row: tuple[str, str], spark: SparkSession, one: Station, folder: Path)
     return ROWS[row](one, Table(one).at(spark, str(folder / "table")), folder / "checkpoint")
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("row", ROWS, ids=" ".join)
 def test_each_cell_is_what_the_page_says(

@@ -14,6 +14,7 @@ from postroom.spark.pipeline.pipeline import Pipeline
 from postroom.spark.pipeline.pipeline_table import PipelineTable
 from postroom.spark.pipeline.slice_files import write_slice
 from tests.ledger.ledger_maker import LedgerMaker
+from tests.sampling import stride
 from tests.spark.local_pipeline import (
     assert_whole,
     catch_up,
@@ -77,7 +78,7 @@ def test_a_driver_that_dies_at_any_commit_loses_nothing_and_doubles_nothing(
     ledger = live(tmp_path / "ledger", 60)
     only = ("events", "entries", "dwell_times")
     died = 0
-    for dies_at in range(1, 60):
+    for dies_at in range(1, 60, stride(3)):
         tables = tmp_path / f"tables{dies_at}{is_after}"
         fragile = Fragile(dies_at, is_after)
         pipeline = piped(tables, ledger, only=only)
@@ -90,7 +91,7 @@ def test_a_driver_that_dies_at_any_commit_loses_nothing_and_doubles_nothing(
         assert_whole(tables, ledger, names=only)
         if fragile.left > 0:
             break
-    assert died > 10
+    assert died > 10 // stride(3)
 
 
 def test_a_range_that_is_worked_on_twice_counts_once(tmp_path: Path) -> None:

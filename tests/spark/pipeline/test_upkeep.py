@@ -35,6 +35,7 @@ from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.policy import Policy
 from tests.ledger.dropped_history import with_dropped_history
 from tests.ledger.ledger_maker import LedgerMaker
+from tests.sampling import spread
 from tests.spark.local_pipeline import assert_whole, catch_up, piped, read_all, rows_of, settle_all
 from tests.spark.random_lives import Lives, live
 
@@ -244,7 +245,10 @@ def test_status_of_no_tables_says_what_to_do(tmp_path: Path) -> None:
 # --- rebuild --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["entries", "messages", "destinations", "deliveries", "dwell_times"])
+REBUILT = ("entries", "messages", "destinations", "deliveries", "dwell_times")
+
+
+@pytest.mark.parametrize("name", spread(REBUILT, 2))
 def test_a_table_is_rebuilt_from_the_events_without_the_ledger(tmp_path: Path, name: str) -> None:
     ledger = live(tmp_path / "ledger", 120, 2)
     tables = made(tmp_path, ledger)

@@ -6,12 +6,12 @@ import pytest
 
 from tests.docs.tutorials import PAGES
 from tests.docs.walking import BY_SPARK, Walk
-from tests.sampling import spread
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
-@pytest.mark.parametrize("page", spread(PAGES, 1), ids=lambda page: page.stem)
+@pytest.mark.long
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_a_page_says_of_spark_happens(page: Path, tmp_path: Path) -> None:
     with Walk(page, tmp_path / "here", spark=True) as walk:
         done = walk.go()

@@ -74,6 +74,7 @@ def goes_on(spark: SparkSession, tmp_path: Path, version: Path, tables: Path, ta
     assert not result.violations
 
 
+@pytest.mark.long
 @each_version
 def test_its_ledgers_balance(spark: SparkSession, tmp_path: Path, version: Path) -> None:
     names = [name for name in names_of(version, LEDGERS) if name not in MADE_UP_PARTNER]
