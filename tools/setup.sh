@@ -47,7 +47,7 @@ lacks_peers() {
   has go || lacks "Go, for the tests' Go client" golang
   has openssl || lacks "the openssl command, for the tests' certificates" openssl
   has strace || lacks "strace, for the test of the broker's system calls" strace
-  has chromium || lacks "Chromium, for the tests of the web console" chromium
+  has chromium-headless-shell || lacks "Chromium without its window, for the tests of the web console" chromium-headless-shell
   lacks_keys
   has_postgres || lacks "PostgreSQL's server, for the tests of two-phase commit" postgresql
 }
