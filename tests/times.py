@@ -22,35 +22,42 @@ from tests.sampling import PURE
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 SAVED_EVERY_S: Final = 20
+LOOK_EVERY_S: Final = 1.0
 WORKER: Final = "PYTEST_XDIST_WORKER"
 
 
-def children(pid: int) -> Iterator[int]:
-    """Those that live, of all threads that do."""
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):
-            yield from map(int, (task / "children").read_text().split())
+def below(pid: int) -> Iterator[int]:
+    """All processes below ``pid``."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                yield child
+                yield from below(child)
 
 
-def below_s(pid: int) -> float:
-    """Seconds of processor time of all processes below ``pid``, with those that have ended and were waited
-    for."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / TICKS + sum(map(below_s, children(pid)))
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0  # it has ended: its parent has its time once it has waited for it
+class Spent:
+    """Processor time of this process and all below it. They are looked for now and then only: a Java process
+    has hundreds of threads, each of which may have started another."""
 
+    def __init__(self) -> None:
+        self._pids: list[int] = []
+        self._looked = -LOOK_EVERY_S
 
-def spent_s() -> float:
-    """Seconds of processor time of this process and all below it."""
-    ended = os.times()
-    return (
-        time.process_time()
-        + ended.children_user
-        + ended.children_system
-        + sum(map(below_s, children(os.getpid())))
-    )
+    def seconds(self) -> float:
+        if time.monotonic() - self._looked > LOOK_EVERY_S:
+            self._pids, self._looked = [*below(os.getpid())], time.monotonic()
+        ended = os.times()
+        own_s = time.process_time() + ended.children_user + ended.children_system
+        return own_s + sum(map(self._of, self._pids))
+
+    @staticmethod
+    def _of(pid: int) -> float:
+        """Of one of them, and of those that it had and has waited for."""
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return 0.0  # it has ended: its parent has its time once it has waited for it
+        return sum(map(int, fields[11:15])) / TICKS
 
 
 @dataclass
@@ -66,6 +73,8 @@ class Cost:
     processor_s: float = 0.0
     setup_s: float = 0.0
     """Wall time of set-up and tear-down, which ``wall_s`` has, too."""
+    why: str = ""
+    """How it failed: a run that is ended before its summary has that, too."""
 
     @property
     def file(self) -> str:
@@ -78,18 +87,19 @@ class Times:
     def __init__(self, file: Path | None) -> None:
         self.file = file
         self.costs: dict[str, Cost] = {}
+        self._spent = Spent()
         self._last_s = 0.0
         self._began = self._saved = time.time()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> None:
         """Collecting is no test's cost."""
-        self._last_s = spent_s()
+        self._last_s = self._spent.seconds()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Iterator[None]:
         report = yield
-        now_s = spent_s()
+        now_s = self._spent.seconds()
         report.processor_s, self._last_s = max(0.0, now_s - self._last_s), now_s
         return report
 
@@ -102,6 +112,8 @@ class Times:
             cost.setup_s += report.duration
         if report.outcome != "passed":
             cost.outcome = report.outcome
+        if report.failed:
+            cost.why += report.longreprtext
         if time.time() - self._saved > SAVED_EVERY_S:
             self.pytest_sessionfinish()
 
