@@ -13,8 +13,6 @@ TESTS :=
 MINUTES := 180
 SINCE := HEAD
 TIMES := build/test-times.json
-SPARK_TIMES := build/test-times-spark.json
-SPARK_KILLS := tests/crash/test_spark_kills.py
 # A process for each core: tests/scheduling.py says what each of them gets.
 EVERY_CORE := -n auto
 HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*.c')
@@ -43,16 +41,17 @@ java: setup ## find or install Java 17 for Spark
 peers: setup ## install the foreign clients that the tests use
 	tools/setup.sh peers
 
+# Spark's JVMs, of which the tests start some thirty, take their classes from there.
+SHARED_CLASSES := SPARK_SUBMIT_OPTS="-XX:SharedArchiveFile=$(CURDIR)/build/spark.jsa -Xlog:disable -Xlog:all=error:stderr"
+build/spark.jsa: tools/spark_classes.py requirements.lock | compiled java
+	$(COMPILED) $(PY) -m tools.spark_classes
+
 compiled: build/compiled/.ready ## build the compiled version into build/compiled
 build/compiled/.ready: $(HOT_SOURCES) | setup
 	tools/compile.sh
 
-# Those with Spark have processes of their own: in one run with everything in the same processes others failed, why is not known.
-test: packages-of-test compiled java peers ## a sample of everything, with each kind of test in it; TESTS="tests/server …" takes some folders or files
-	@mkdir -p build
-	$(COMPILED) $(PY) -m pytest $(EVERY_CORE) --times $(TIMES) $(if $(TESTS),$(TESTS),--ignore tests/spark --ignore $(SPARK_KILLS)); \
-	failed=$$?; $(if $(TESTS),,$(COMPILED) $(PY) -m pytest $(EVERY_CORE) --times $(SPARK_TIMES) tests/spark $(SPARK_KILLS) || failed=$$?;) \
-	exit $$failed
+test: packages-of-test compiled java peers build/spark.jsa ## a sample of everything, with each kind of test in it; TESTS="tests/server …" takes some folders or files
+	$(COMPILED) $(SHARED_CLASSES) $(PY) -m pytest $(EVERY_CORE) --times $(TIMES) $(TESTS)
 
 test-pure: .venv-check/.ready ## the tests that need no socket, process or Spark, interpreted; no PySpark, browser or peer is installed for them
 	PYTHONPATH=src $(CHECK_PY) -m pytest $(EVERY_CORE) --pure
@@ -62,13 +61,13 @@ test-changed: setup java ## the tests nearest to what differs from the last comm
 	PYTHONPATH=src $(PY) -m pytest $(EVERY_CORE) $$tests
 
 test-times: ## what the last `make test` cost: by kind, folder, file and test
-	$(PY) -m tests.times $(wildcard $(TIMES) $(SPARK_TIMES))
+	$(PY) -m tests.times $(TIMES)
 
 test-long: packages-of-test compiled java peers .venv-check/.ready ## everything whole, with new examples, seeds for MINUTES=180, planted bugs; goes on where it was stopped, AGAIN=1 begins anew
 	$(COMPILED) $(PY) -m tests.long --minutes $(MINUTES) $(if $(AGAIN),--again)
 
-coverage: .venv-check/.ready ## lines and branches of each room that its own tests and all pure ones play, held to tests/coverage.json
-	PYTHONPATH=src $(CHECK_PY) -m tests.coverage
+coverage: .venv-check/.ready ## lines and branches of each pure room that has changed, from its own tests, held to tests/coverage.json; WHOLE=1: of every room; KEEP=1 records them
+	PYTHONPATH=src $(CHECK_PY) -m tests.coverage $(if $(WHOLE),--whole) $(if $(KEEP),--keep)
 
 test-spark42: setup java .venv-spark42/.ready compiled ## what depends on Spark's version, on PySpark 4.2
 	$(COMPILED) .venv-spark42/bin/python -m pytest $(EVERY_CORE) $(SPARK42_TESTS)

@@ -1,28 +1,35 @@
 """Which tests are one piece of work for a process of pytest-xdist, and in what order pieces are handed out.
 
-A file is one piece, so that what it shares is made once. A folder whose real servers live as long as
-its tests is one, so that they are started once a run. What takes longest comes first, what is quick and
-fine-grained last: so all processes end at about the same time.
+A file is one piece, so that what it shares is made once. Folders with a real server or a session of Spark
+that lives as long as their tests are one, so that it is started once a run. What takes longest comes first,
+what is quick and fine-grained last: so all processes end at about the same time.
 """
 
+import gc
 import os
+from collections.abc import Iterable
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Final
 
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
-TOGETHER: Final = (
-    "tests/foreign",  # RabbitMQ and Artemis
-    "tests/server/console",  # a browser
-    "tests/twophase",  # PostgreSQL
-    "tests/replication",  # NATS, and for some modules Kafka
-)
+TOGETHER: Final = {
+    "Spark": tuple(
+        f"tests/spark/{name}" for name in ("session", "consume", "exactly_once", "jobs", "sink", "tap")
+    ),  # a session, which takes half a minute of processor time to start and is slow at first
+    "RabbitMQ and Artemis": ("tests/foreign",),
+    "browser": ("tests/server/console",),
+    "PostgreSQL": ("tests/twophase",),
+    "NATS and Kafka": ("tests/replication",),
+}
+"""Pieces of several files, by what they share: folders."""
 ORDER: Final = (
-    "tests/test_interpreted.py",
-    "tests/crash/test_spark_kills.py",
-    "tests/replication",
     "tests/spark/session",
+    "tests/replication",
+    "tests/crash/test_spark_kills.py",
+    "tests/test_interpreted.py",
     "tests/spark",
     "tests/foreign",
     "tests/twophase",
@@ -43,13 +50,17 @@ ORDER: Final = (
 def piece(nodeid: str) -> str:
     """The name of the piece of work that a test belongs to."""
     file = nodeid.partition("::")[0]
-    return next((folder for folder in TOGETHER if PurePosixPath(file).is_relative_to(folder)), file)
+    return next((name for name, folders in TOGETHER.items() if _is_in(file, folders)), file)
 
 
-def place(nodeid: str) -> int:
-    """A test with a smaller one is run earlier."""
-    file = PurePosixPath(nodeid.partition("::")[0])
-    leads = [path for path in ORDER if file.is_relative_to(path)]
+def _is_in(file: str, folders: Iterable[str]) -> bool:
+    return any(PurePosixPath(file).is_relative_to(folder) for folder in folders)
+
+
+@cache
+def place(file: str) -> int:
+    """The tests of a file with a smaller one are run earlier."""
+    leads = [path for path in ORDER if PurePosixPath(file).is_relative_to(path)]
     return ORDER.index(max(leads, key=len)) if leads else len(ORDER)
 
 
@@ -61,7 +72,12 @@ class Pieces(LoadScopeScheduling):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: place(item.nodeid))
+    items.sort(key=lambda item: place(item.nodeid.partition("::")[0]))
+
+
+def pytest_collection_finish() -> None:
+    """All that has been collected stays: the collector of garbage needn't go through it again and again."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -21,9 +21,7 @@ NO_ROOMS = {
 
 def test_every_test_is_run_by_make_test() -> None:
     dry = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, check=True)
-    first, spark = re.findall(r" -m pytest -n auto --times \S+ ([^;|]+?)(?:;| \|\|)", dry.stdout)
-    left_out = re.findall(r"--ignore (\S+)", first)
-    assert spark.split() == left_out == ["tests/spark", "tests/crash/test_spark_kills.py"]
+    assert re.findall(r" -m pytest -n auto --times \S+(.*)", dry.stdout) == [" "]
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert options["testpaths"] == ["tests"]
 
