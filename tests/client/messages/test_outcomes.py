@@ -328,7 +328,8 @@ def test_suppress_logs_it_and_goes_on_to_the_next(
         if len(done) == 2:
             break
     assert done == ["a", "b"]
-    assert "ZeroDivisionError: at first" in caplog.text
+    causes = [str(record.exc_info[1]) for record in caplog.records if record.exc_info]
+    assert "at first" in causes  # its text has another form in a process where PySpark has logged
 
 
 def test_what_stops_the_program_is_no_attempt(orders: MessageConsumer) -> None:
