@@ -104,22 +104,22 @@ class Workload:
 
     def put(self) -> None:
         stored = self.random.random() < 0.9
-        self._arrive(self.random.choice(QUEUES), State.AVAILABLE, stored=stored)
+        self.arrive(self.random.choice(QUEUES), State.AVAILABLE, stored=stored)
 
     def put_set(self) -> None:
-        self._arrive(ROUTING_SET, State.AVAILABLE)
+        self.arrive(ROUTING_SET, State.AVAILABLE)
 
     def put_unborn(self) -> None:
         due = self.builder.time_us + 10_000
         queue = self.random.choice((*QUEUES, ROUTING_SET))
-        self._arrive(queue, State.DELAYED, causes=DelayCause.UNBORN, due_us=due)
+        self.arrive(queue, State.DELAYED, causes=DelayCause.UNBORN, due_us=due)
 
     def put_held(self) -> None:
         kind = self.random.choice((HolderKind.LOCAL_TRANSACTION, HolderKind.XA_PREPARED))
         holder = self._new_holder(kind)
         for _ in range(self.random.randrange(1, 4)):
             queue = self.random.choice((*QUEUES, ROUTING_SET))
-            self._arrive(queue, State.PUT_UNCONFIRMED, holder_kind=kind, holder=holder)
+            self.arrive(queue, State.PUT_UNCONFIRMED, holder_kind=kind, holder=holder)
 
     def put_large(self) -> None:
         """A body in chunks; sometimes given up."""
@@ -129,12 +129,12 @@ class Workload:
         if self.random.random() < 0.3:
             self.builder.abort_upload(positions[0])
             return
-        self._arrive(1, State.AVAILABLE, body=b"".join(chunks), chunks=positions)
+        self.arrive(1, State.AVAILABLE, body=b"".join(chunks), chunks=positions)
 
     def _body(self) -> bytes:
         return self.random.randbytes(self.random.randrange(self.largest_body))
 
-    def _arrive(
+    def arrive(
         self,
         routing_set: int,
         state: State,

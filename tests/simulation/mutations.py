@@ -70,9 +70,16 @@ MUTATIONS: dict[str, Mutation] = {
         '"explicit": _raw(state.explicit[:0]),',
     ),
     "compaction-drops-live-bodies": Mutation(
+        "ledger/upkeep/maintenance.py",
+        "        if len(run.wants):\n",
+        "        if len(run.files) > 1:\n",
+        ("tests/ledger/test_ledger.py::test_reading_beside_compaction_in_threads",),
+    ),
+    "compaction-forgets-the-lists-of-chunks": Mutation(
         "ledger/upkeep/compaction.py",
-        "        elif len(wants):\n",
-        "        elif size >= heap_bytes(file):\n",
+        "return Run(taken, live.resolved(np.concatenate(pieces)))",
+        "return Run(taken, np.concatenate(pieces))",
+        ("tests/ledger/reading/test_body_reader.py",),
     ),
     "live-events-file-removed": Mutation(
         "ledger/upkeep/maintenance.py",
@@ -144,6 +151,7 @@ MUTATIONS: dict[str, Mutation] = {
         "        _add_entries(state, image, arrivals.take(indexes), indexes, queues)",
         "        mixed = arrivals if len(indexes) == len(arrivals) else arrivals.take(indexes)\n"
         "        _add_entries(state, image, mixed, indexes, queues)",
+        ("tests/ledger/fold/test_fold.py",),
     ),
     "parked-entries-forgotten-on-resume": Mutation(
         "manager/administration/pausing.py",
@@ -189,16 +197,19 @@ MUTATIONS: dict[str, Mutation] = {
         "manager/message_store/verbs.py",
         "        for entry in held:\n            if entry.state == n.PUT_UNCONFIRMED:",
         "        for entry in held[:-1] or held:\n            if entry.state == n.PUT_UNCONFIRMED:",
+        ("tests/manager/message_store/test_verbs.py",),
     ),
     "undone-get-through-a-lock-is-free": Mutation(
         "manager/message_store/entry_verbs.py",
         "    close_if_empty(core, as_queue(entry.queue), holder)\n    if by.over:\n",
         "    close_if_empty(core, as_queue(entry.queue), holder)\n    if True:\n",
+        ("tests/manager/message_store/test_verbs.py",),
     ),
     "undo-forgets-locks": Mutation(
         "manager/message_store/verbs.py",
         "                held += by.entries.values()\n",
         "                pass\n",
+        ("tests/manager/message_store",),
     ),
     "receipts-not-in-the-commit-record": Mutation(
         "manager/transactions/commit.py",
@@ -224,6 +235,7 @@ MUTATIONS: dict[str, Mutation] = {
         "manager/transactions/commit.py",
         "    decision(core, transaction.id, transaction.kind, n.EVENT_PREPARE, groups)\n",
         "",
+        ("tests/manager/transactions/test_xa_restarts.py",),
     ),
     "unprepared-branch-survives-a-restart": Mutation(
         "manager/transactions/xa_verbs.py",
@@ -240,6 +252,7 @@ MUTATIONS: dict[str, Mutation] = {
         "manager/transactions/xa_verbs.py",
         "        transaction.receipts.append(Receipt(None, entry, n.EVENT_CONFIRM, True))",
         "        pass",
+        ("tests/manager/transactions/test_xa_restarts.py",),
     ),
     "branch-commits-without-its-last-put": Mutation(
         "manager/transactions/xa_verbs.py",

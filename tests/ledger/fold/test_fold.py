@@ -5,8 +5,9 @@ from random import Random
 import pytest
 
 from postroom.ledger.options import LedgerOptions
+from postroom.model.codes import DelayCause, State
 from tests.ledger.histories import HISTORY, SMALL, opened, run
-from tests.ledger.workload import Workload, assert_bodies, assert_recovered
+from tests.ledger.workload import ROUTING_QUEUES, ROUTING_SET, Workload, assert_bodies, assert_recovered
 from tests.sampling import spread
 from tests.simulation.disk import SimDisk
 
@@ -34,6 +35,18 @@ def test_recovery_equals_model(seed: int, options: LedgerOptions, maintenance: b
         for (queue, outcome), count in work.ended.items():
             assert totals[queue].ended[outcome] == count
         work.adopt(snapshot, ledger.builder)
+
+
+def test_a_publish_beside_as_many_other_arrivals_has_entries_of_its_own_arrival() -> None:
+    disk = SimDisk()
+    ledger = opened(disk, HISTORY)
+    work = Workload(ledger.builder, Random(1))
+    work.define()
+    work.arrive(ROUTING_SET, State.AVAILABLE)
+    for _ in ROUTING_QUEUES[1:]:  # as many arrivals as the publish has entries
+        work.arrive(1, State.DELAYED, causes=DelayCause.UNBORN, due_us=work.builder.time_us + 1000)
+    ledger.flush()
+    assert_recovered(opened(disk.copy(), HISTORY).recovered, work.snapshot())
 
 
 def test_checkpoints_give_what_the_whole_history_gives() -> None:

@@ -254,3 +254,13 @@ def test_a_damaged_message_that_is_locked_stays_so() -> None:
         face.get(lock=lock)
     face.unlock(lock)
     assert [face.get()[1] for _ in range(2)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(("verb", "available"), [("confirm", 3), ("undo", 0)])
+def test_a_confirm_id_is_for_all_that_was_put_under_it(verb: str, available: int) -> None:
+    face = StoreFace(World())
+    for number in range(3):
+        face.put(uid=("QM1", number), confirm=C)
+    getattr(face, verb)(C)
+    counts = face.queue.statistics
+    assert (counts.depth, counts.current) == (available, available)
