@@ -1,14 +1,19 @@
 """Which lines and branches of each room its own tests play, and which all tests do: ``python -m
 tests.coverage``.
 
-What runs while a module is imported counts for everybody. A room is a folder of a package, or what lies in
-the package itself; its own tests are those of the folder that mirrors it. Played are the pure tests,
-interpreted, or with ``--all`` every test, in the process of the test itself: what runs in a broker's own
-process isn't seen. No share may be smaller than in ``tests/coverage.json``, where ``--keep`` writes those
-that are reached.
+A room is a folder of a package, or what lies in the package itself; its own tests are those of the folder
+that mirrors it, and what runs while a module is imported counts as theirs. Measured is the process of the
+test itself, interpreted: what runs in a broker's own process isn't seen.
+
+``tests/coverage.json`` has what was reached, and a sum of each room and its tests. Without options, rooms
+that have changed since are measured by their own tests; ``--whole`` measures every room by the pure tests,
+``--all`` by every test. No share may be smaller than the recorded one; ``--keep`` records those that are
+reached.
 """
 
 import argparse
+import hashlib
+import importlib
 import json
 import os
 import subprocess
@@ -23,10 +28,12 @@ from typing import Final
 import pytest
 
 import coverage
+from tests.sampling import PURE
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCE: Final = ROOT / "src" / "postroom"
-RECORD: Final = ROOT / "tests" / "coverage.json"
+TESTS: Final = ROOT / "tests"
+RECORD: Final = TESTS / "coverage.json"
 FOLDER: Final = "POSTROOM_COVERAGE"
 """The environment variable with the folder for the measurements of all processes."""
 TOLERANCE: Final = 0.3
@@ -48,6 +55,8 @@ class Measuring:
     def __init__(self, folder: str) -> None:
         self._coverage = _measuring(folder, suffix=True)
         self._coverage.start()
+        for module in modules(PURE):
+            importlib.import_module(module)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -95,14 +104,43 @@ def room_of(path: Path) -> str:
     return "/".join(path.relative_to(SOURCE).parts[:-1][:2]) or "."
 
 
-def measured(folder: str) -> Shares:
+def modules(packages: Sequence[str]) -> Iterator[str]:
+    """Names of all modules of these packages, those that make a program of one left out."""
+    for package in packages:
+        for path in sorted((SOURCE / package).rglob("*.py")):
+            if path.name != "__main__.py":
+                yield ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(
+                    ".__init__"
+                )
+
+
+def own_tests(room: str) -> list[Path]:
+    """Files below ``tests``: the folder of a room, or what lies in the folder of a package itself."""
+    folder = TESTS / room
+    return sorted(folder.rglob("*.py") if "/" in room else folder.glob("*.py"))
+
+
+def sums() -> dict[str, str]:
+    """Of the source and the own tests of each room that pure tests are for."""
+    found: dict[str, str] = {}
+    for room in sorted({room_of(path) for package in PURE for path in (SOURCE / package).rglob("*.py")}):
+        whole = hashlib.sha256()
+        for path in (*sorted((SOURCE / room).glob("*.py")), *own_tests(room)):
+            whole.update(path.read_bytes())
+        found[room] = whole.hexdigest()[:16]
+    return found
+
+
+def measured(folder: str, columns: Sequence[str] = COLUMNS) -> Shares:
     """What the processes that have measured saw, in percent."""
     whole = _measuring(folder)
     whole.combine([folder])
-    found: dict[str, dict[str, Share]] = defaultdict(lambda: {column: Share() for column in COLUMNS})
+    found: dict[str, dict[str, Share]] = defaultdict(lambda: {column: Share() for column in columns})
     for path in sorted(SOURCE.rglob("*.py")):
         room = room_of(path)
-        for prefix, contexts in (("own ", ["^$", f"^{room}($|/)"]), ("", [])):
+        for prefix, contexts in (("own ", ["^$", f"^{room}($|/)" if "/" in room else f"^{room}$"]), ("", [])):
+            if f"{prefix}lines" not in columns:
+                continue
             whole.get_data().set_query_contexts(contexts or None)
             _, statements, _, missing, _ = whole.analysis2(str(path))
             found[room][f"{prefix}lines"].add(len(statements) - len(missing), len(statements))
@@ -122,32 +160,62 @@ def smaller(before: Shares, now: Shares) -> Iterator[str]:
     """What no longer holds."""
     for room, shares in before.items():
         for column, percent in shares.items():
-            if room in now and now[room][column] < percent - TOLERANCE:
+            if now.get(room, {}).get(column, percent) < percent - TOLERANCE:
                 yield f"{room}: {column} {now[room][column]} %, was {percent} %"
 
 
 def table(shares: Shares) -> Iterator[str]:
-    yield "".join(f"{column:>14}" for column in COLUMNS) + "  room"
+    columns = list(next(iter(shares.values()), {}))
+    yield "".join(f"{column:>14}" for column in columns) + "  room"
     for room, row in shares.items():
-        yield "".join(f"{row[column]:14.1f}" for column in COLUMNS) + f"  {room}"
+        yield "".join(f"{row[column]:14.1f}" for column in columns) + f"  {room}"
+
+
+def recorded(kind: str) -> tuple[Shares, dict[str, str]]:
+    """The shares of ``tests/coverage.json``, and the sums of the rooms that they are of."""
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    return record.get(kind, {}), record.get("sums", {})
 
 
 def main() -> int:
     """Exit code 1 where a test failed, or a share is smaller than it was."""
     parser = argparse.ArgumentParser(prog="python -m tests.coverage", description=__doc__)
-    parser.add_argument("--all", action="store_true", help="every test; without it the pure ones")
-    parser.add_argument("--keep", action="store_true", help="write the shares that are reached")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--whole", action="store_true", help="every room, by all pure tests")
+    kinds.add_argument("--all", action="store_true", help="every room, by every test")
+    parser.add_argument("--keep", action="store_true", help="record the shares that are reached")
     options = parser.parse_args()
     kind = "all" if options.all else "pure"
+    before, sums_before = recorded(kind)
+    now = sums()
+    changed = [room for room in now if now[room] != sums_before.get(room) and own_tests(room)]
+    part = not (options.whole or options.all)
+    if part:
+        tests = [str(path) for room in changed for path in own_tests(room) if path.name.startswith("test_")]
+        if not tests:
+            print("no room has changed since its coverage was recorded")
+            return 0
+    else:
+        tests = [] if options.all else ["--pure"]
     with tempfile.TemporaryDirectory() as folder:
-        if failed := played([] if options.all else ["--pure"], folder):
+        if failed := played(tests, folder):
             return failed
-        shares = measured(folder)
+        shares = measured(folder, COLUMNS[:2] if part else COLUMNS)
+    if part:
+        shares = {room: shares[room] for room in changed}
+    elif not options.all:
+        shares = {room: shares[room] for room in now}
     print(*table(shares), sep="\n")
-    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    faults = [] if options.keep else list(smaller(record.get(kind, {}), shares))
     if options.keep:
-        RECORD.write_text(json.dumps({**record, kind: shares}, indent=1) + "\n")
+        kept = {
+            **(before if part else {}),
+            **{room: {**before.get(room, {}), **row} for room, row in shares.items()},
+        }
+        record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+        record.update({kind: kept} | ({} if options.all else {"sums": now}))
+        RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+        return 0
+    faults = list(smaller(before, shares))
     print(*faults, sep="\n")
     return 1 if faults else 0
 

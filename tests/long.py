@@ -30,6 +30,15 @@ CHECK_PYTHON: Final = ".venv-check/bin/python"
 SEEDS: Final = 10_000_000
 """More than there is time for: --minutes ends it."""
 KILLS: Final = 25
+BESIDE_A_LOAD: Final = (
+    "tests/server",
+    "tests/clients",
+    "tests/replication",
+    "tests/channels",
+    "tests/crash",
+    "tests/foreign",
+)
+"""What talks to other processes, and is most easily red by chance."""
 FIRST_STEP: Final = 1_000_000
 """So far apart are the first seeds of two rounds."""
 WORKERS: Final = str(os.cpu_count() or 1)
@@ -137,6 +146,10 @@ def _spark_case(number: int, minutes: float, first: int) -> list[str]:
     return [sys.executable, "-m", "tests.sparkkills", "--only", names[(first + number) % len(names)]]
 
 
+def _beside_a_load(number: int, minutes: float, first: int) -> list[str]:
+    return [sys.executable, "-m", "tests.load", *_pytest(*BESIDE_A_LOAD)]
+
+
 def _new_examples(number: int, minutes: float, first: int) -> list[str]:
     return _pytest("-m", "hypothesis", "tests")
 
@@ -148,6 +161,8 @@ def steps() -> Iterator[Step]:
     for folder in _test_folders():
         yield Step(folder, 4, 0, lambda *_, folder=folder: _pytest(folder))
     yield Step("planted bugs", 20, 0, _module("tests.simulation.mutants"))
+    yield Step("coverage", 12, 0, lambda *_: [CHECK_PYTHON, "-m", "tests.coverage", "--whole"])
+    yield Step("beside a load", 60, 0, _beside_a_load)
     yield Step("damaged files", 3, 0, _module("tests.damage"))
     yield Step("damaged tables", 60, 0, _module("tests.spark.damage"))
     yield Step("faults, single and double", 4, 0, _module("tests.faults", "--twice", "20"))

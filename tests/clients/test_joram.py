@@ -15,6 +15,7 @@ import pytest
 
 from tests.clients.broker import BrokerProcess
 from tests.clients.driver import HERE, make_ready
+from tests.sampling import spread
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 
@@ -83,7 +84,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
 
 @pytest.mark.parametrize("name", TEST_COUNTS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", spread(tuple(WAYS), 1))
 def test_joram(way: str, name: str, results: Callable[[str], dict[str, list[Result]]]) -> None:
     found = results(way)[f"{PACKAGE}.{name}"]
     failures = [f"{result['test']}: {result['failure']}" for result in found if result["failure"]]

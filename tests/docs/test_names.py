@@ -96,7 +96,3 @@ def test_one_refused_name_anywhere_fails_the_check(
     assert (
         capsys.readouterr().out == f"{folder}/inner/bad.py:2: told: not 'told' (rather {REFUSED['told']})\n"
     )
-
-
-def test_the_source_and_the_tests_are_checked() -> None:
-    assert main() == 0

@@ -1,6 +1,7 @@
 """How tests are run: what a sample has, which tests a change needs, how work is handed out, what it cost."""
 
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools import changed_tests
 
-from tests import again, coverage, long, sampling, scheduling, times
+from tests import again, coverage, load, long, sampling, scheduling, times
 
 
 class Case:
@@ -54,7 +55,9 @@ def test_fewer_examples_are_made_in_a_sample() -> None:
 @pytest.mark.parametrize(
     ("nodeid", "piece"),
     [
-        ("tests/foreign/test_rabbitmq.py::test_one[a::b]", "tests/foreign"),
+        ("tests/foreign/test_rabbitmq.py::test_one[a::b]", "RabbitMQ and Artemis"),
+        ("tests/spark/sink/test_sink.py::test_two", "Spark"),
+        ("tests/spark/store/test_commits.py::test_two", "tests/spark/store/test_commits.py"),
         ("tests/server/links/test_links.py::test_two", "tests/server/links/test_links.py"),
     ],
 )
@@ -68,7 +71,8 @@ def test_long_pieces_are_handed_out_before_quick_ones() -> None:
 
 
 def test_whatever_is_named_for_scheduling_exists() -> None:
-    named = [*scheduling.TOGETHER, *scheduling.ORDER, *(f"tests/{name}" for name in sampling.PURE)]
+    shared = sum(scheduling.TOGETHER.values(), ())
+    named = [*shared, *scheduling.ORDER, *(f"tests/{name}" for name in sampling.PURE)]
     assert [path for path in named if not (changed_tests.ROOT / path).exists()] == []
 
 
@@ -211,6 +215,39 @@ def test_a_share_that_falls_is_told_and_chance_is_not() -> None:
     before = {"manager/queues": {"lines": 90.0, "own lines": 80.0}, "gone": {"lines": 100.0}}
     now = {"manager/queues": {"lines": 89.9, "own lines": 70.0}, "new": {"lines": 0.0}}
     assert list(coverage.smaller(before, now)) == ["manager/queues: own lines 70.0 %, was 80.0 %"]
+
+
+def test_a_room_has_changed_when_its_source_or_its_tests_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(coverage, "SOURCE", tmp_path / "src")
+    monkeypatch.setattr(coverage, "TESTS", tmp_path / "tests")
+    for name in ("src/manager/queues/band.py", "src/manager/turn.py", "tests/manager/queues/test_band.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    before = coverage.sums()
+    assert list(before) == ["manager", "manager/queues"]
+    (tmp_path / "tests/manager/queues/test_band.py").write_text("more = 1")
+    after = coverage.sums()
+    assert (after["manager"], after["manager/queues"] != before["manager/queues"]) == (
+        before["manager"],
+        True,
+    )
+    (tmp_path / "src/manager/turn.py").write_text("more = 1")
+    assert coverage.sums()["manager"] != before["manager"]
+
+
+# -- beside a load
+
+
+@pytest.mark.parametrize(("command", "code"), [("true", 0), ("false", 1)])
+def test_a_command_is_run_so_often_beside_a_load_that_ends_with_it(
+    command: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["load", "--times", "2", "--processes", "1", command])
+    assert load.main() == code
+    assert capsys.readouterr().out.splitlines()[-1] == f"{2 - 2 * code} passed, {2 * code} failed"
+    assert not multiprocessing.active_children()
 
 
 # -- the long run
