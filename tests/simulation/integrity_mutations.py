@@ -163,6 +163,7 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
         "server/connection/binding.py",
         "                link.context = bound  # while its session lives, outcomes are still said on it\n",
         "                pass\n",
+        ("tests/server/links/test_detached_links.py",),
     ),
     "resumed-outcome-not-applied": Mutation(
         "server/links/outgoing_link.py",

@@ -209,7 +209,7 @@ MUTATIONS: dict[str, Mutation] = {
         "manager/message_store/verbs.py",
         "                held += by.entries.values()\n",
         "                pass\n",
-        ("tests/manager/message_store",),
+        ("tests/manager/message_store/test_random.py",),
     ),
     "receipts-not-in-the-commit-record": Mutation(
         "manager/transactions/commit.py",

@@ -5,8 +5,8 @@
 from tests.simulation.mutation import SINKS, Mutation
 
 
-def _mutation(path: str, old: str, new: str) -> Mutation:
-    return Mutation(path, old, new, SINKS)
+def _mutation(path: str, old: str, new: str, tests: tuple[str, ...] = SINKS) -> Mutation:
+    return Mutation(path, old, new, tests)
 
 
 SINK_MUTATIONS: dict[str, Mutation] = {
@@ -24,6 +24,7 @@ SINK_MUTATIONS: dict[str, Mutation] = {
         "manager/spark/sink_verbs.py",
         "        transactions.close(core, branch.transaction)\n    _lose(",
         "        transactions.close(core, branch.transaction)\n    core.ledger._close_block()\n    _lose(",
+        ("tests/manager/spark/test_sink_restarts.py",),
     ),
     "decided-batch-not-recorded": _mutation(
         "manager/spark/sink_verbs.py",

@@ -5,8 +5,8 @@
 from tests.simulation.mutation import SPARK_QUERIES, Mutation
 
 
-def _mutation(path: str, old: str, new: str) -> Mutation:
-    return Mutation(path, old, new, SPARK_QUERIES)
+def _mutation(path: str, old: str, new: str, tests: tuple[str, ...] = SPARK_QUERIES) -> Mutation:
+    return Mutation(path, old, new, tests)
 
 
 SPARK_MUTATIONS: dict[str, Mutation] = {
@@ -39,6 +39,7 @@ SPARK_MUTATIONS: dict[str, Mutation] = {
         "ledger/retention/leases.py",
         "        also = Floors(self._also, NEVER)\n",
         "        also = Floors(NEVER, NEVER)\n",
+        ("tests/ledger/retention/test_leases.py",),
     ),
     "assigned-and-left-on-the-queue": _mutation(
         "manager/spark/assignment.py",

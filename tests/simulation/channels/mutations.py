@@ -5,8 +5,8 @@
 from tests.simulation.mutation import CHANNELS, Mutation
 
 
-def _mutation(path: str, old: str, new: str) -> Mutation:
-    return Mutation(path, old, new, CHANNELS)
+def _mutation(path: str, old: str, new: str, tests: tuple[str, ...] = CHANNELS) -> Mutation:
+    return Mutation(path, old, new, tests)
 
 
 CHANNEL_MUTATIONS: dict[str, Mutation] = {
@@ -64,6 +64,7 @@ CHANNEL_MUTATIONS: dict[str, Mutation] = {
         "    for channel in channels.channels_of(core).by_name.values():\n"
         "        channel.batches = [batch for batch in channel.batches if batch.entries]\n"
         "    for transaction in prepared.values():\n        _restore_ids",
+        ("tests/manager/channels/test_random.py",),
     ),
     "channel-in-doubt-sleeps-after-a-restart": _mutation(
         "server/channels/supervisor.py",
