@@ -28,7 +28,6 @@ from typing import Final
 import pytest
 
 import coverage
-from tests.sampling import PURE
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCE: Final = ROOT / "src" / "postroom"
@@ -55,7 +54,7 @@ class Measuring:
     def __init__(self, folder: str) -> None:
         self._coverage = _measuring(folder, suffix=True)
         self._coverage.start()
-        for module in modules(PURE):
+        for module in modules():
             importlib.import_module(module)
 
     @pytest.hookimpl(tryfirst=True)
@@ -104,9 +103,16 @@ def room_of(path: Path) -> str:
     return "/".join(path.relative_to(SOURCE).parts[:-1][:2]) or "."
 
 
-def modules(packages: Sequence[str]) -> Iterator[str]:
+def packages() -> Sequence[str]:
+    """Those that pure tests are for; pytest must know what it rewrites before it is imported."""
+    from tests.sampling import PURE
+
+    return PURE
+
+
+def modules() -> Iterator[str]:
     """Names of all modules of these packages, those that make a program of one left out."""
-    for package in packages:
+    for package in packages():
         for path in sorted((SOURCE / package).rglob("*.py")):
             if path.name != "__main__.py":
                 yield ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(
@@ -123,7 +129,9 @@ def own_tests(room: str) -> list[Path]:
 def sums() -> dict[str, str]:
     """Of the source and the own tests of each room that pure tests are for."""
     found: dict[str, str] = {}
-    for room in sorted({room_of(path) for package in PURE for path in (SOURCE / package).rglob("*.py")}):
+    for room in sorted(
+        {room_of(path) for package in packages() for path in (SOURCE / package).rglob("*.py")}
+    ):
         whole = hashlib.sha256()
         for path in (*sorted((SOURCE / room).glob("*.py")), *own_tests(room)):
             whole.update(path.read_bytes())

@@ -50,6 +50,7 @@ def test_the_story_ends_well(tmp_path: Path) -> None:
     assert "0 of the accepted are missing, 0 came twice" in narration.getvalue()
 
 
+@pytest.mark.long
 def test_the_second_chapter_ends_well(tmp_path: Path) -> None:
     line = Line()
     london, paris = two(tmp_path, line)
@@ -70,6 +71,7 @@ def test_the_second_chapter_ends_well(tmp_path: Path) -> None:
     assert "none of them twice" in narration.getvalue()
 
 
+@pytest.mark.long
 def test_the_fourth_chapter_ends_well(tmp_path: Path) -> None:
     """The active member is killed on the way: the ledger of who took over counts as the clients do."""
     members, tally, narration = Members(tmp_path), Tally(), io.StringIO()

@@ -422,6 +422,7 @@ def allow(kafka: KafkaCluster, user: str, topic: str) -> None:
         made.result(ADMIN_S)
 
 
+@pytest.mark.long  # a cluster of its own
 def test_client_certificates_and_access_control_lists(tmp_path: Path, stream: str) -> None:
     """What the documents say that a member's user must be allowed is enough."""
     authority = Authority(tmp_path / "authority")

@@ -166,6 +166,12 @@ class Played:
 
     def _run(self) -> None:
         reader = self._reader()
+        try:
+            self._drain(reader)
+        finally:
+            reader.stop()
+
+    def _drain(self, reader: DataSourceStreamReader) -> None:
         reader.prepareForTriggerAvailableNow()  # type: ignore[attr-defined]
         offsets, commits = self._log("offsets"), self._log("commits")
         number = max(offsets, default=-1)

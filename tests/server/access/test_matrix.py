@@ -112,13 +112,13 @@ def signed_in(broker: BrokerThread, user: str) -> BlockingConnection:
     return BlockingConnection(broker.url, timeout=15, user=user, password=user, allowed_mechs="PLAIN")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nobody(guarded: BrokerThread) -> Iterator[Manager]:
     with closing(signed_in(guarded, "nobody")) as connection:
         yield Manager(connection)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def root(guarded: BrokerThread) -> Iterator[Manager]:
     with closing(signed_in(guarded, "root")) as connection:
         yield Manager(connection)

@@ -154,7 +154,7 @@ def test_a_row_is_copied_about_twice_however_large_the_table_is(tmp_path: Path) 
 def test_a_pipeline_goes_on_after_a_vacuum_that_found_something(tmp_path: Path, table_format: str) -> None:
     maker = LedgerMaker(tmp_path / "ledger")
     queue = maker.queue("a")
-    for _ in range(60):
+    for _ in range(25):
         maker.consume(maker.put(queue), queue)
     ledger = maker.finish()
     upkeep = Upkeep(settle_rows=5, settle_files=2, vacuum_interval_s=0.0, vacuum_retention_s=0)

@@ -20,12 +20,13 @@ from tests.ledger.ledger_maker import LedgerMaker
 from tests.spark.local_pipeline import catch_up, options, piped, rows_of
 
 
-@pytest.fixture(params=FORMATS)
-def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module", params=FORMATS)
+def tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run over a ledger in which nothing has happened yet."""
-    maker = LedgerMaker(tmp_path / "ledger")
+    place = tmp_path_factory.mktemp("empty")
+    maker = LedgerMaker(place / "ledger")
     maker.queue("orders")
-    folder, root = maker.finish(), tmp_path / "tables"
+    folder, root = maker.finish(), place / "tables"
     settled_options(Root(str(root)), options(root, folder, format=request.param))
     catch_up(piped(root, folder, format=request.param))
     return root
