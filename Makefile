@@ -44,14 +44,15 @@ peers: setup ## install the foreign clients that the tests use
 # Spark's JVMs, of which the tests start some thirty, take their classes from there.
 SHARED_CLASSES := SPARK_SUBMIT_OPTS="-XX:SharedArchiveFile=$(CURDIR)/build/spark.jsa -Xlog:disable -Xlog:all=error:stderr"
 build/spark.jsa: tools/spark_classes.py requirements.lock | compiled java
-	$(COMPILED) $(PY) -m tools.spark_classes
+	@echo "== set-up: an archive of Spark's classes, with which its JVMs start sooner in tests" >&2
+	@$(COMPILED) $(PY) -m tools.spark_classes
 
 compiled: build/compiled/.ready ## build the compiled version into build/compiled
 build/compiled/.ready: $(HOT_SOURCES) | setup
 	tools/compile.sh
 
 test: packages-of-test compiled java peers build/spark.jsa ## a sample of everything, with each kind of test in it; TESTS="tests/server …" takes some folders or files
-	$(COMPILED) $(SHARED_CLASSES) $(PY) -m pytest $(EVERY_CORE) --times $(TIMES) $(TESTS)
+	$(COMPILED) $(SHARED_CLASSES) $(PY) -m pytest $(EVERY_CORE) --times=$(TIMES) $(TESTS)
 
 test-pure: .venv-check/.ready ## the tests that need no socket, process or Spark, interpreted; no PySpark, browser or peer is installed for them
 	PYTHONPATH=src $(CHECK_PY) -m pytest $(EVERY_CORE) --pure
@@ -66,7 +67,7 @@ test-times: ## what the last `make test` cost: by kind, folder, file and test
 test-long: packages-of-test compiled java peers .venv-check/.ready ## everything whole, with new examples, seeds for MINUTES=180, planted bugs; goes on where it was stopped, AGAIN=1 begins anew
 	$(COMPILED) $(PY) -m tests.long --minutes $(MINUTES) $(if $(AGAIN),--again)
 
-coverage: .venv-check/.ready ## lines and branches of each pure room that has changed, from its own tests, held to tests/coverage.json; WHOLE=1: of every room; KEEP=1 records them
+coverage: .venv-check/.ready ## lines and branches that own tests reach in pure rooms that have changed, held to tests/coverage.json; WHOLE=1: in all; KEEP=1 records them
 	PYTHONPATH=src $(CHECK_PY) -m tests.coverage $(if $(WHOLE),--whole) $(if $(KEEP),--keep)
 
 test-spark42: setup java .venv-spark42/.ready compiled ## what depends on Spark's version, on PySpark 4.2

@@ -49,11 +49,14 @@ def _measuring(folder: str, suffix: bool = False) -> coverage.Coverage:
 
 
 class Measuring:
-    """Measures a process that runs tests, under the name of the folder of each test."""
+    """Measures a process that runs tests, under the name of the folder of each test; begins at once, before
+    anything of the source is imported."""
 
     def __init__(self, folder: str) -> None:
         self._coverage = _measuring(folder, suffix=True)
         self._coverage.start()
+
+    def pytest_configure(self) -> None:
         for module in modules():
             importlib.import_module(module)
 
@@ -67,11 +70,13 @@ class Measuring:
         self._coverage.save()
 
 
+_IN_A_WORKER: Final = {FOLDER, "PYTEST_XDIST_WORKER"} <= os.environ.keys()
+_MEASURING: Final = Measuring(os.environ[FOLDER]) if _IN_A_WORKER else None
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    if FOLDER in os.environ and (
-        not config.getoption("numprocesses", None) or hasattr(config, "workerinput")
-    ):
-        config.pluginmanager.register(Measuring(os.environ[FOLDER]))
+    if _MEASURING is not None:
+        config.pluginmanager.register(_MEASURING)
 
 
 # -- the measurements

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from pyspark import SparkContext
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.window import Window
 
@@ -36,12 +37,16 @@ def use(scratch: Path) -> None:
     spark.createDataFrame([(1, "a")], "id long, text string").write.json(f"{scratch}/json")
     writer = spark.readStream.schema(read.schema).parquet(f"{scratch}/rows").writeStream
     writer = writer.option("checkpointLocation", f"{scratch}/checkpoint").trigger(availableNow=True)
-    writer.foreachBatch(lambda batch, number: print(batch.count())).start().awaitTermination()
+    writer.foreachBatch(_count).start().awaitTermination()
     spark.stop()
     gateway = SparkContext._gateway
     assert gateway is not None
     gateway.proc.stdin.close()  # the sign to end, at which the archive is written
     gateway.proc.wait(END_S)
+
+
+def _count(batch: DataFrame, number: int) -> None:
+    batch.count()
 
 
 def main() -> int:

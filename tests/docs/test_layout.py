@@ -21,7 +21,7 @@ NO_ROOMS = {
 
 def test_every_test_is_run_by_make_test() -> None:
     dry = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert re.findall(r" -m pytest -n auto --times \S+(.*)", dry.stdout) == [" "]
+    assert re.findall(r" -m pytest -n auto --times=\S+(.*)", dry.stdout) == [" "]
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert options["testpaths"] == ["tests"]
 

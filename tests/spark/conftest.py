@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 WORKERS = """#!{python}
 import os, runpy, sys
-sys.path.insert(0, "{without_pandas}")
+sys.path.insert(1, os.getcwd())  # behind the folder of this file, which has a pandas
 os.environ["PYTHONPATH"] = "{without_pandas}:" + os.environ.get("PYTHONPATH", "")
 if sys.argv[1:3] != ["-m", "pyspark.daemon"]:
     os.execv("{python}", ["{python}", *sys.argv[1:]])
