@@ -19,6 +19,7 @@ def sign(folder: Path, host: str = "localhost", address: str = "") -> Certificat
     names = f"DNS:{host}" + (f",IP:{address}" if address else "")
     subject = ["-subj", f"/CN={host}", "-addext", f"subjectAltName={names}"]
     files = ["-keyout", str(made.key), "-out", str(made.certificate)]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject, *files]
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command = ["openssl", "req", "-x509", *key, "-days", "2", *subject, *files]
     subprocess.run(command, check=True, capture_output=True)
     return made

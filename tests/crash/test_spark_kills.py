@@ -25,9 +25,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield made
 
 
+@pytest.mark.long
 def test_the_broker_killed_at_points_of_a_job_between_queues(stage: Stage) -> None:
     way = WAYS["enrich"]
-    points = spread(way.points, 2)
+    points = spread(way.points, 3)
     before = stage.broker_kills
     assert play(stage, way, "broker", [Kill(point, BROKER) for point in points]) == 1
     assert stage.broker_kills - before == len(points)

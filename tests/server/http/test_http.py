@@ -146,10 +146,10 @@ def test_an_answer_has_bounded_records_and_says_how_far_it_goes(tmp_path: Path) 
 # --- files ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def with_sealed(tmp_path: Path) -> Iterator[Served]:
+@pytest.fixture(scope="module")
+def with_sealed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Two runs of a broker: the first file is sealed."""
-    with serving(tmp_path / "first", queues=("orders",)) as running:
+    with serving(tmp_path_factory.mktemp("sealed") / "first", queues=("orders",)) as running:
         send(running, 10)
         folder = running.folder
     (folder / TOKENS_NAME).unlink()

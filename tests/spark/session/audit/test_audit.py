@@ -189,6 +189,7 @@ def test_only_arrivals_whose_id_comes_again_are_put_in_order(spark: SparkSession
     assert sorted(row["serial"] for row in found) == [twice, again]
 
 
+@pytest.mark.long
 def test_many_events_are_walked_in_more_parts_with_the_same_result(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
