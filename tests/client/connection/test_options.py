@@ -187,7 +187,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     made = sign(tmp_path_factory.mktemp("tls"), "elsewhere")
     encrypt = [
         "openssl",
-        "rsa",
+        "pkey",
         "-aes256",
         "-in",
         str(made.key),
