@@ -22,7 +22,7 @@ from tests.sampling import PURE
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 SAVED_EVERY_S: Final = 20
-LOOK_EVERY_S: Final = 1.0
+INSPECTED_EVERY_S: Final = 1.0
 WORKER: Final = "PYTEST_XDIST_WORKER"
 
 
@@ -41,11 +41,11 @@ class Spent:
 
     def __init__(self) -> None:
         self._pids: list[int] = []
-        self._looked = -LOOK_EVERY_S
+        self._inspected_s = -INSPECTED_EVERY_S
 
     def seconds(self) -> float:
-        if time.monotonic() - self._looked > LOOK_EVERY_S:
-            self._pids, self._looked = [*below(os.getpid())], time.monotonic()
+        if time.monotonic() - self._inspected_s > INSPECTED_EVERY_S:
+            self._pids, self._inspected_s = [*below(os.getpid())], time.monotonic()
         ended = os.times()
         own_s = time.process_time() + ended.children_user + ended.children_system
         return own_s + sum(map(self._of, self._pids))
