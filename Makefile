@@ -41,7 +41,7 @@ java: setup ## find or install Java 17 for Spark
 peers: setup ## install the foreign clients that the tests use
 	tools/setup.sh peers
 
-# Spark's JVMs, of which the tests start some thirty, take their classes from there.
+# Spark's JVMs take their classes from there in tests.
 SHARED_CLASSES := SPARK_SUBMIT_OPTS="-XX:SharedArchiveFile=$(CURDIR)/build/spark.jsa -Xlog:disable -Xlog:all=error:stderr"
 build/spark.jsa: tools/spark_classes.py requirements.lock | compiled java
 	@echo "== set-up: an archive of Spark's classes, with which its JVMs start sooner in tests" >&2

@@ -1,4 +1,4 @@
-"""Runs each failed test of a run once more, alone, and prints both results: ``python -m tests.again FILE…``.
+"""Runs each failed test of a run once more, alone, and prints both results: ``python -m tests.again FILE``.
 
 Continuous integration calls it, with what ``--times`` has written, so that one test with real processes that
 fails by chance doesn't hold up a change. A test that passes the second time is a defect of itself or of the
@@ -35,9 +35,9 @@ def passes_alone(test: str) -> bool:
 def main() -> int:
     """Exit code 1 where a failure stands."""
     parser = argparse.ArgumentParser(prog="python -m tests.again", description=__doc__)
-    parser.add_argument("files", type=Path, nargs="+", help="what --times has written")
-    files = [file for file in parser.parse_args().files if file.exists()]
-    tests = [test for file in files for test in json.loads(file.read_text())["tests"]]
+    parser.add_argument("file", type=Path, help="what --times has written")
+    file = parser.parse_args().file
+    tests = json.loads(file.read_text())["tests"] if file.exists() else []
     failed = [each["test"] for each in tests if each["outcome"] == "failed"]
     final = [test for test in failed if not has_chance(test)]
     if not failed or final or len(failed) > MOST:

@@ -184,12 +184,6 @@ def table(shares: Shares) -> Iterator[str]:
         yield "".join(f"{row[column]:14.1f}" for column in columns) + f"  {room}"
 
 
-def recorded(kind: str) -> tuple[Shares, dict[str, str]]:
-    """The shares of ``tests/coverage.json``, and the sums of the rooms that they are of."""
-    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    return record.get(kind, {}), record.get("sums", {})
-
-
 def main() -> int:
     """Exit code 1 where a test failed, or a share is smaller than it was."""
     parser = argparse.ArgumentParser(prog="python -m tests.coverage", description=__doc__)
@@ -199,12 +193,13 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="record the shares that are reached")
     options = parser.parse_args()
     kind = "all" if options.all else "pure"
-    before, sums_before = recorded(kind)
-    now = sums()
-    changed = [room for room in now if now[room] != sums_before.get(room) and own_tests(room)]
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    before, now = record.get(kind, {}), sums()
     part = not (options.whole or options.all)
+    rooms = [room for room in now if not part or now[room] != record.get("sums", {}).get(room)]
     if part:
-        tests = [str(path) for room in changed for path in own_tests(room) if path.name.startswith("test_")]
+        rooms = [room for room in rooms if own_tests(room)]
+        tests = [str(path) for room in rooms for path in own_tests(room) if path.name.startswith("test_")]
         if not tests:
             print("no room has changed since its coverage was recorded")
             return 0
@@ -214,18 +209,14 @@ def main() -> int:
         if failed := played(tests, folder):
             return failed
         shares = measured(folder, COLUMNS[:2] if part else COLUMNS)
-    if part:
-        shares = {room: shares[room] for room in changed}
-    elif not options.all:
-        shares = {room: shares[room] for room in now}
+    if not options.all:
+        shares = {room: shares[room] for room in rooms}
     print(*table(shares), sep="\n")
     if options.keep:
-        kept = {
-            **(before if part else {}),
-            **{room: {**before.get(room, {}), **row} for room, row in shares.items()},
-        }
-        record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-        record.update({kind: kept} | ({} if options.all else {"sums": now}))
+        merged = {room: {**before.get(room, {}), **row} for room, row in shares.items()}
+        record[kind] = {**before, **merged} if part else shares
+        if not options.all:
+            record["sums"] = now
         RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
         return 0
     faults = list(smaller(before, shares))

@@ -146,10 +146,6 @@ def _spark_case(number: int, minutes: float, first: int) -> list[str]:
     return [sys.executable, "-m", "tests.sparkkills", "--only", names[(first + number) % len(names)]]
 
 
-def _beside_a_load(number: int, minutes: float, first: int) -> list[str]:
-    return [sys.executable, "-m", "tests.load", *_pytest(*BESIDE_A_LOAD)]
-
-
 def _new_examples(number: int, minutes: float, first: int) -> list[str]:
     return _pytest("-m", "hypothesis", "tests")
 
@@ -162,7 +158,7 @@ def steps() -> Iterator[Step]:
         yield Step(folder, 4, 0, lambda *_, folder=folder: _pytest(folder))
     yield Step("planted bugs", 20, 0, _module("tests.simulation.mutants"))
     yield Step("coverage", 12, 0, lambda *_: [CHECK_PYTHON, "-m", "tests.coverage", "--whole"])
-    yield Step("beside a load", 60, 0, _beside_a_load)
+    yield Step("beside a load", 60, 0, _module("tests.load", *_pytest(*BESIDE_A_LOAD)))
     yield Step("damaged files", 3, 0, _module("tests.damage"))
     yield Step("damaged tables", 60, 0, _module("tests.spark.damage"))
     yield Step("faults, single and double", 4, 0, _module("tests.faults", "--twice", "20"))

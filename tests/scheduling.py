@@ -7,7 +7,6 @@ what is quick and fine-grained last: so all processes end at about the same time
 
 import gc
 import os
-from collections.abc import Iterable
 from functools import cache
 from pathlib import PurePosixPath
 from typing import Final
@@ -18,7 +17,7 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 TOGETHER: Final = {
     "Spark": tuple(
         f"tests/spark/{name}" for name in ("session", "consume", "exactly_once", "jobs", "sink", "tap")
-    ),  # a session, which takes half a minute of processor time to start and is slow at first
+    ),  # a session, which is slow at first
     "RabbitMQ and Artemis": ("tests/foreign",),
     "browser": ("tests/server/console",),
     "PostgreSQL": ("tests/twophase",),
@@ -50,11 +49,8 @@ ORDER: Final = (
 def piece(nodeid: str) -> str:
     """The name of the piece of work that a test belongs to."""
     file = nodeid.partition("::")[0]
-    return next((name for name, folders in TOGETHER.items() if _is_in(file, folders)), file)
-
-
-def _is_in(file: str, folders: Iterable[str]) -> bool:
-    return any(PurePosixPath(file).is_relative_to(folder) for folder in folders)
+    shared = ((f"{folder}/", name) for name, folders in TOGETHER.items() for folder in folders)
+    return next((name for folder, name in shared if file.startswith(folder)), file)
 
 
 @cache

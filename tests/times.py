@@ -225,19 +225,13 @@ TABLES: Final[dict[str, Callable[[Cost], str]]] = {
 def main() -> int:
     """Prints the tables of a run; exit code 2 where there is none."""
     parser = argparse.ArgumentParser(prog="python -m tests.times", description=__doc__)
-    parser.add_argument("files", type=Path, nargs="*", help="what --times has written, of one run or several")
+    parser.add_argument("file", type=Path, help="what --times has written")
     parser.add_argument("--most", type=int, default=25, help="lines of a table")
     options = parser.parse_args()
-    runs = [json.loads(file.read_text()) for file in options.files if file.exists()]
-    if not runs:
-        print("there are no figures: `make test` writes them", file=sys.stderr)
+    if not options.file.exists():
+        print(f"{options.file} isn't there: `make test` writes it", file=sys.stderr)
         return 2
-    whole = {
-        "began": runs[0]["began"],
-        "wall_s": sum(run["wall_s"] for run in runs),
-        "tests": [test for run in runs for test in run["tests"]],
-    }
-    print(*report(whole, options.most), sep="\n")
+    print(*report(json.loads(options.file.read_text()), options.most), sep="\n")
     return 0
 
 

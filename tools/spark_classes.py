@@ -1,5 +1,5 @@
-"""Keeps what a JVM of Spark loads in ``build/spark.jsa``, so that those of the tests start in half the
-processor time: ``python -m tools.spark_classes``.
+"""Keeps what a JVM of Spark loads in ``build/spark.jsa``, so that those of the tests start sooner:
+``python -m tools.spark_classes``.
 
 It is an archive of HotSpot's class data sharing: a JVM with ``-XX:SharedArchiveFile`` maps the classes that
 another has loaded and verified. One that has other jars or is of another version ignores it.

@@ -5,8 +5,8 @@
 from tests.simulation.mutation import SINKS, Mutation
 
 
-def _mutation(path: str, old: str, new: str, tests: tuple[str, ...] = SINKS) -> Mutation:
-    return Mutation(path, old, new, tests)
+def _mutation(path: str, old: str, new: str) -> Mutation:
+    return Mutation(path, old, new, SINKS)
 
 
 SINK_MUTATIONS: dict[str, Mutation] = {
@@ -20,7 +20,7 @@ SINK_MUTATIONS: dict[str, Mutation] = {
         "    if batch_id in app.batches and app.batches[batch_id] == contact.digest:\n",
         "    if batch_id in app.batches:\n",
     ),
-    "decision-in-a-block-of-its-own": _mutation(
+    "decision-in-a-block-of-its-own": Mutation(
         "manager/spark/sink_verbs.py",
         "        transactions.close(core, branch.transaction)\n    _lose(",
         "        transactions.close(core, branch.transaction)\n    core.ledger._close_block()\n    _lose(",

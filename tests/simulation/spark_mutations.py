@@ -5,8 +5,8 @@
 from tests.simulation.mutation import SPARK_QUERIES, Mutation
 
 
-def _mutation(path: str, old: str, new: str, tests: tuple[str, ...] = SPARK_QUERIES) -> Mutation:
-    return Mutation(path, old, new, tests)
+def _mutation(path: str, old: str, new: str) -> Mutation:
+    return Mutation(path, old, new, SPARK_QUERIES)
 
 
 SPARK_MUTATIONS: dict[str, Mutation] = {
@@ -35,7 +35,7 @@ SPARK_MUTATIONS: dict[str, Mutation] = {
         "    serials = [int(entry.serial) for entry in entries]\n",
         "    serials = [int(entry.serial) for entry in entries[1:]]\n",
     ),
-    "unread-history-removed": _mutation(
+    "unread-history-removed": Mutation(
         "ledger/retention/leases.py",
         "        also = Floors(self._also, NEVER)\n",
         "        also = Floors(NEVER, NEVER)\n",

@@ -23,7 +23,7 @@ del sys.argv[:2]
 runpy.run_module("pyspark.daemon", run_name="__main__", alter_sys=True)
 """
 """The Python of Spark's processes: each of hundreds is forked when it has all that it needs, and none finds
-pandas, which PyArrow imports where it is there. Both together cost it a second and a half."""
+pandas, which PyArrow imports where it is there. Both together cost it more than a second."""
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,8 +5,8 @@
 from tests.simulation.mutation import CHANNELS, Mutation
 
 
-def _mutation(path: str, old: str, new: str, tests: tuple[str, ...] = CHANNELS) -> Mutation:
-    return Mutation(path, old, new, tests)
+def _mutation(path: str, old: str, new: str) -> Mutation:
+    return Mutation(path, old, new, CHANNELS)
 
 
 CHANNEL_MUTATIONS: dict[str, Mutation] = {
@@ -58,7 +58,7 @@ CHANNEL_MUTATIONS: dict[str, Mutation] = {
         "            self.undelivered(message, failure, now_us)\n",
         "            del message\n",
     ),
-    "batch-in-doubt-of-nothing-persistent-forgotten": _mutation(
+    "batch-in-doubt-of-nothing-persistent-forgotten": Mutation(
         "manager/restore.py",
         "    for transaction in prepared.values():\n        _restore_ids",
         "    for channel in channels.channels_of(core).by_name.values():\n"
