@@ -13,6 +13,8 @@ TESTS :=
 MINUTES := 180
 SINCE := HEAD
 TIMES := build/test-times.json
+# What `make check` plays: tests that run nothing of the source.
+NOT_STATIC := --ignore=tests/static
 # A process for each core: tests/scheduling.py says what each of them gets.
 EVERY_CORE := -n auto
 HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*.c')
@@ -52,7 +54,7 @@ build/compiled/.ready: $(HOT_SOURCES) | setup
 	tools/compile.sh
 
 test: packages-of-test compiled java peers build/spark.jsa ## a sample of everything, with each kind of test in it; TESTS="tests/server …" takes some folders or files
-	$(COMPILED) $(SHARED_CLASSES) $(PY) -m pytest $(EVERY_CORE) --times=$(TIMES) $(TESTS)
+	$(COMPILED) $(SHARED_CLASSES) $(PY) -m pytest $(EVERY_CORE) --times=$(TIMES) $(or $(TESTS),$(NOT_STATIC))
 
 test-pure: .venv-check/.ready ## the tests that need no socket, process or Spark, interpreted; no PySpark, browser or peer is installed for them
 	PYTHONPATH=src $(CHECK_PY) -m pytest $(EVERY_CORE) --pure
@@ -92,6 +94,7 @@ check: .venv-check/.ready ## format, lint, types, layers, names, generated code
 	PYTHONPATH=src .venv-check/bin/lint-imports
 	PYTHONPATH=src $(CHECK_PY) tools/async_to_sync.py --check
 	$(CHECK_PY) -m tools.check_names
+	PYTHONPATH=src $(CHECK_PY) -m pytest tests/static
 
 .venv-check/.ready: tools/setup.sh tools/check.lock
 	tools/setup.sh check

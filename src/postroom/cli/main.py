@@ -1,6 +1,7 @@
 """The command group that everything else hangs on. A command's module is imported on first use."""
 
 import importlib
+import os
 from types import ModuleType
 from typing import Final, NamedTuple
 
@@ -126,6 +127,7 @@ class LazyGroup(Group):
 
 
 def _imported(module: str, cmd_name: str) -> ModuleType:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy starts one for each core, for algebra
     try:
         return importlib.import_module(f"postroom.cli.{module}")
     except ModuleNotFoundError as error:

@@ -1,9 +1,14 @@
-"""Every example of README, documentation and ``examples/`` that uses the client passes ``mypy --strict``."""
+"""Every example of README, documentation and ``examples/`` that uses the client, and the applications of the
+how-to pages, pass ``mypy --strict``."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from tests.clients.pages import files_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -28,13 +33,19 @@ def test_there_are_examples_of_both_faces() -> None:
     assert any("from postroom.client.aio import connect" in text for text in texts)
 
 
-def test_examples_pass_mypy_strict(tmp_path: Path) -> None:
-    for name, text in programs().items():
-        (tmp_path / f"{name}.py").write_text(text)
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", ".mypy_cache/examples"]
+def mypy(folder: Path, *arguments: str) -> None:
+    """It finds nothing in a folder."""
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--cache-dir",
+        str(ROOT / ".mypy_cache" / "examples"),
+    ]
     done = subprocess.run(
-        [*command, "--config-file", "", str(tmp_path)],
-        cwd=ROOT,
+        [*command, "--config-file", "", *arguments, str(folder)],
+        cwd=folder,
         env={"MYPYPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
@@ -42,3 +53,16 @@ def test_examples_pass_mypy_strict(tmp_path: Path) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_examples_pass(tmp_path: Path) -> None:
+    for name, text in programs().items():
+        (tmp_path / f"{name}.py").write_text(text)
+    mypy(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["write-a-worker.md", "use-with-fastapi.md"])
+def test_applications_pass(name: str, tmp_path: Path) -> None:
+    for path, text in files_of((ROOT / "docs" / "howto" / name).read_text()).items():
+        (tmp_path / path).write_text(text)
+    mypy(tmp_path, "--follow-imports=silent")
