@@ -5,4 +5,4 @@ import os
 pytest_plugins = ["tests.sampling", "tests.scheduling", "tests.times"]
 
 os.environ.pop("SSL_CERT_FILE", None)
-"""No test trusts what the machine trusts, and each container of Proton would read all of such a file: 60 ms."""
+"""No test trusts what the machine trusts, and each container of Proton reads such a file whole: 60 ms."""
