@@ -21,7 +21,7 @@ HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*
 
 # apt-get takes one caller at a time.
 .NOTPARALLEL:
-.PHONY: help setup packages-of-demo packages-of-test compiled java peers test test-pure test-changed test-times test-long test-spark42 coverage check lock bench demo docs dist dist-check release mutants fuzz clean
+.PHONY: help setup packages-of-demo packages-of-test set-up-of-test compiled java peers test test-pure test-changed test-times test-long test-spark42 coverage check lock bench demo docs dist dist-check release mutants fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -53,7 +53,9 @@ compiled: build/compiled/.ready ## build the compiled version into build/compile
 build/compiled/.ready: $(HOT_SOURCES) | setup
 	tools/compile.sh
 
-test: packages-of-test compiled java peers build/spark.jsa ## a sample of everything, with each kind of test in it; TESTS="tests/server …" takes some folders or files
+set-up-of-test: packages-of-test compiled java peers build/spark.jsa
+
+test: set-up-of-test ## a sample of everything, with each kind of test in it; TESTS="tests/server …" takes some folders or files
 	$(COMPILED) $(SHARED_CLASSES) $(PY) -m pytest $(EVERY_CORE) --times=$(TIMES) $(or $(TESTS),$(NOT_STATIC))
 
 test-pure: .venv-check/.ready ## the tests that need no socket, process or Spark, interpreted; no PySpark, browser or peer is installed for them
@@ -66,8 +68,8 @@ test-changed: setup java ## the tests nearest to what differs from the last comm
 test-times: ## what the last `make test` cost: by kind, folder, file and test
 	$(PY) -m tests.times $(TIMES)
 
-test-long: packages-of-test compiled java peers .venv-check/.ready ## everything whole, with new examples, seeds for MINUTES=180, planted bugs; goes on where it was stopped, AGAIN=1 begins anew
-	$(COMPILED) $(PY) -m tests.long --minutes $(MINUTES) $(if $(AGAIN),--again)
+test-long: set-up-of-test .venv-check/.ready ## everything whole, with new examples, seeds for MINUTES=180, planted bugs; goes on where it was stopped, AGAIN=1 begins anew
+	$(COMPILED) $(SHARED_CLASSES) $(PY) -m tests.long --minutes $(MINUTES) $(if $(AGAIN),--again)
 
 coverage: .venv-check/.ready ## lines and branches that own tests reach in pure rooms that have changed, held to tests/coverage.json; WHOLE=1: in all; KEEP=1 records them
 	PYTHONPATH=src $(CHECK_PY) -m tests.coverage $(if $(WHOLE),--whole) $(if $(KEEP),--keep)
