@@ -277,8 +277,13 @@ class RealDisk:
         file.close()
 
     def names(self) -> list[str]:
-        with os.scandir(self._folder_fd) as entries:
-            return sorted(entry.name for entry in entries if entry.is_file())
+        # How far a listing is belongs to the open directory: threads would take each other's entries.
+        listed_fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folder_fd)
+        try:
+            with os.scandir(listed_fd) as entries:
+                return sorted(entry.name for entry in entries if entry.is_file())
+        finally:
+            os.close(listed_fd)
 
     def sync_names(self) -> None:
         os.fsync(self._folder_fd)
