@@ -19,12 +19,12 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Path], Process]]:
+def serve() -> Iterator[Callable[..., Process]]:
     """Starts a broker on a free port, whose ledger is the folder's ``data``."""
     started: list[Process] = []
 
-    def start(folder: Path) -> Process:
-        started.append(Process(folder, "--listen", "127.0.0.1:0"))
+    def start(folder: Path, *options: str) -> Process:
+        started.append(Process(folder, "--listen", "127.0.0.1:0", *options))
         return started[-1]
 
     yield start

@@ -26,6 +26,7 @@ class MemoryLedger:
         self.behind = False
         self.written_at_once = self.over = False
         self.maintenance_error: Exception | None = None
+        self.maintenance_failure: Exception | None = None
         self.completion_fd = os.eventfd(0, os.EFD_NONBLOCK)
         self.blocks: list[SealedParts] = []
         self._in_flight: SealedParts | None = None

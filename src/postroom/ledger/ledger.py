@@ -172,8 +172,13 @@ class Ledger:
 
     @property
     def maintenance_error(self) -> Exception | None:
-        """Why the background work has stopped, if it has."""
+        """What the background work fails by at present; it is tried again."""
         return self._maintenance.error
+
+    @property
+    def maintenance_failure(self) -> Exception | None:
+        """Why the background work has ended, if it has: no file can follow, and the process must end."""
+        return self._maintenance.failure
 
     def tend(self, now_us: int) -> list[Lease]:
         """Record what the ledger itself has done or must do; call at the end of each turn, before `submit`.

@@ -53,6 +53,9 @@ class LedgerOptions:
     carry_below: float = 0.5
     """An `.events` file goes only when less than this share of its arrivals is live (they are carried)."""
 
+    maintenance_failing_s: int = 60
+    """Background work may fail, and hold up new files, for so long; then the process must end."""
+
     standby: bool = False
     """Wait for the folder's lock instead of raising LedgerLocked."""
 
@@ -70,6 +73,8 @@ class LedgerOptions:
             raise ValueError(
                 "max_leases can't be negative, max_lease_s and max_lease_bytes must be 1 or more"
             )
+        if self.maintenance_failing_s < 0:
+            raise ValueError("maintenance_failing_s can't be negative")
         if not (0 < self.compact_below <= 1 and 0 < self.carry_below <= 1):
             raise ValueError("compact_below and carry_below are shares: above 0, at most 1")
 

@@ -29,7 +29,10 @@ CURES: Final = {
         "such messages wait and are read again every few seconds; look at the disk and the kernel's log"
     ),
     CLOCK_AHEAD: "what is delayed, expires or is leased goes by it; start the broker again to have it right",
-    MAINTENANCE_STOPPED: "files pile up until then: remove the cause and start the broker again",
+    MAINTENANCE_STOPPED: (
+        "it is tried again every few seconds, and ends the process where it keeps new files waiting for a"
+        " minute: remove the cause"
+    ),
 }
 """Of each alarm there is: what to do, or what is being done."""
 _US: Final = 1_000_000

@@ -248,6 +248,8 @@ class RealDisk:
         self.folder = folder
         self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._lock_fd = -1
+        self._unsynced: OSError | None = None
+        """Why names aren't durable: the system says it once, and the next sync would succeed."""
 
     def describe(self, name: str) -> str:
         return str(self.folder / name)
@@ -286,7 +288,13 @@ class RealDisk:
             os.close(listed_fd)
 
     def sync_names(self) -> None:
-        os.fsync(self._folder_fd)
+        if self._unsynced is not None:
+            raise self._unsynced
+        try:
+            os.fsync(self._folder_fd)
+        except OSError as error:
+            self._unsynced = error
+            raise
 
     def free_bytes(self) -> int:
         found = os.fstatvfs(self._folder_fd)

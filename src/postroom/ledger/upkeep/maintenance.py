@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.errors import LedgerCorrupt, LedgerFailed
 from postroom.ledger.fold.carried_arrivals import carry, forget_unneeded, live_count
 from postroom.ledger.fold.checkpoint import load_checkpoint, write_checkpoint
 from postroom.ledger.fold.fold import fold_image, prune_chunks
@@ -57,6 +57,10 @@ THRIFTY_BELOW: Final = 0.9
 
 RETRY_US: Final = 1_000_000
 """While the disk runs short, what found no space is tried again so often."""
+
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 10.0
+"""What has failed by anything but a full disk is tried again after pauses that double."""
 
 BATCH_ROWS_BESIDE: Final = 1 << 15
 """Changes folded at a time beside the broker: numpy keeps the interpreter for a step, so steps are short."""
@@ -146,7 +150,11 @@ class Maintenance:
         self._retains = False
         """By the last round bodies stay that no live entry has."""
         self.error: Exception | None = None
-        """Why maintenance stopped; the broker goes on, its files pile up."""
+        """What the last piece of work failed by, which is tried again; no full disk."""
+        self._failing_since_s = 0.0
+        self._pause_s = FIRST_PAUSE_S
+        self.failure: Exception | None = None
+        """Why there is no background work any more: the process must end."""
         self.space_short = False
         """The last piece of work found no space."""
         self.written: deque[Written] = deque()
@@ -230,24 +238,38 @@ class Maintenance:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopping:
-            self._wake.wait()
+        while not self._stopping and self.failure is None:
+            self._wake.wait(None if self.error is None else self._pause_s)
             self._wake.clear()
             try:
                 while not self._stopping and self.step():
-                    pass
+                    self._succeeded()
+                self._succeeded()
             except OSError as error:
-                if not is_no_space(error):
-                    self._give_up(error)
-                    return
-                _LOG.warning("ledger maintenance waits for space: %s", error)
+                if is_no_space(error):
+                    _LOG.warning("ledger maintenance waits for space: %s", error)
+                else:
+                    self._failed(error)
             except Exception as error:
-                self._give_up(error)
-                return
+                self.failure = error
 
-    def _give_up(self, error: Exception) -> None:
+    def _succeeded(self) -> None:
+        if self.error is not None:
+            self.error, self._pause_s = None, FIRST_PAUSE_S
+            _LOG.warning("ledger maintenance goes on")
+
+    def _failed(self, error: OSError) -> None:
+        """A fault that may pass; not for ever, where files wait that nothing can follow."""
+        now_s = time.monotonic()
+        if self.error is None:
+            self._failing_since_s = now_s
+            _LOG.error("ledger maintenance has failed and is tried again: %s", error, exc_info=error)
+        else:
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         self.error = error
-        _LOG.error("ledger maintenance has stopped, files will pile up: %s", error, exc_info=error)
+        failing_s = now_s - self._failing_since_s
+        if self.behind() and failing_s >= self._options.maintenance_failing_s:
+            self.failure = LedgerFailed(f"background work has failed for {failing_s:.0f} s: {error}")
 
     def step(self) -> bool:
         """Do the next piece of work; whether there was any. A file is done with before the next is sealed."""
@@ -297,7 +319,7 @@ class Maintenance:
         self._working = True
         try:
             self._seal(pending)
-        except OSError:  # no space: tried again at the next file
+        except OSError:  # tried again
             self._pending.insert(0, pending)
             raise
 

@@ -60,6 +60,9 @@ class ServiceLedger(LedgerFace, ReadLedger, Protocol):
     @property
     def maintenance_error(self) -> Exception | None: ...
 
+    @property
+    def maintenance_failure(self) -> Exception | None: ...
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Service:
@@ -411,7 +414,7 @@ class Service:
         busy, short = self._broker.durable_through != self._idle_from, self._ledger.space_short
         if self.failure is None and self._broker.idle() and (short or not busy):
             self._guarded(self._mark_idle)
-        if busy or short or self._ledger.behind:
+        if busy or short or self._ledger.behind or self._ledger.maintenance_error is not None:
             self._wait_for_idle()  # nothing else would look again
 
     def _mark_idle(self) -> None:
@@ -419,9 +422,13 @@ class Service:
         self._take_written()
 
     def _watch_maintenance(self) -> None:
-        error = self._ledger.maintenance_error
-        if error is not None:
+        failure, error = self._ledger.maintenance_failure, self._ledger.maintenance_error
+        if failure is not None and self.failure is None:
+            self.fail(failure)
+        elif error is not None:
             self._broker.alarms.begin(MAINTENANCE_STOPPED, str(error), self.clock.now_us())
+        else:
+            self._broker.alarms.end(MAINTENANCE_STOPPED, self.clock.now_us())
 
     def _watch_clock(self) -> None:
         """Say that somebody has set the machine's clock."""

@@ -96,7 +96,11 @@ class BrokerCollector(Collector):
             ("position", "The last record that was made", ledger.builder.next_position - 1),
             ("durable_through", "The last record that is durable", ledger.durable_through),
             ("space_low", "1: new messages are refused, the disk is nearly full", int(ledger.space_low)),
-            ("maintenance_stopped", "1: sealing has stopped", int(ledger.maintenance_error is not None)),
+            (
+                "maintenance_stopped",
+                "1: sealing fails, and is tried again",
+                int(ledger.maintenance_error is not None),
+            ),
             ("free_bytes", "Bytes left on the data folder's volume", ledger.free_bytes),
             ("unsynced_bytes", "Received and not yet durable", self._broker.unsynced_bytes()),
             ("leases", "Leases of readers, broken ones included", len(leases)),
