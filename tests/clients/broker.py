@@ -90,6 +90,12 @@ class BrokerProcess:
         """SIGTERM, and wait for the orderly end."""
         self._end(signal.SIGTERM)
 
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None
+        return self._process.pid
+
     def send_signal(self, number: signal.Signals) -> None:
         """Such as SIGSTOP and SIGCONT."""
         assert self._process is not None

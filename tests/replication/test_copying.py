@@ -170,6 +170,8 @@ def test_a_damaged_folder_is_copied_anew(tmp_path: Path, server: CopyServer) -> 
         work_on(ledger, work, 300)
         follower = Unit(thread, stream, tmp_path / "b")
         follower.wait_until_read(active.member.sequence)
+        while not list((tmp_path / "b").glob("*.events")):
+            work_on(ledger, work, 100)  # what it has read is sealed beside
         follower.stop()
         oldest = sorted((tmp_path / "b").glob("*.events"))[-1]
         oldest.write_bytes(bytes(oldest.stat().st_size))
@@ -232,10 +234,13 @@ def test_a_copy_that_is_damaged_is_not_taken(
         active.wait_until_active()
         ledger = active.open_ledger()
         work = begun(ledger)
-        while stream.trimmed == 0:
+        damaged: list[Path] = []
+        while stream.trimmed == 0 or not damaged:  # files are sealed, and go, beside
             work_on(ledger, work, 100)
-        copy(tmp_path / "a", tmp_path / "damaged")
-        for each in (tmp_path / "damaged").glob("*.events"):
+            shutil.rmtree(tmp_path / "damaged", ignore_errors=True)
+            copy(tmp_path / "a", tmp_path / "damaged")
+            damaged = [*(tmp_path / "damaged").glob("*.events")]
+        for each in damaged:
             each.write_bytes(bytes(each.stat().st_size))
         server.folder = tmp_path / "damaged"
         follower = copier(thread, stream, tmp_path / "b", server.url)

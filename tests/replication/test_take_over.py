@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
+import os
 import re
 import signal
 import socket
 import subprocess
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +38,9 @@ from tests.replication.members import member, members, wait_until_following, wai
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(400)]  # NATS takes up to 10 s to elect a leader
 TIMEOUT_S = 30
 RHEA = HERE / "rhea"
+PTRACE_CONT, PTRACE_SEIZE, PTRACE_INTERRUPT = 7, 0x4206, 0x4207
+EPOLL_WAITS = ("232", "281", "22")
+"""Numbers of epoll_wait and epoll_pwait: x86-64, and AArch64."""
 
 
 async def connect(watch: Watch, *brokers: BrokerProcess) -> Connection:
@@ -391,3 +398,42 @@ def test_who_takes_over_goes_by_the_file_as_it_is_then(
         rows = [json.loads(line) for line in run("queue", "list", "--url", second.url, "--json").splitlines()]
         assert "reloaded changed=queue" in second.log_text
         assert {row["name"] for row in rows} >= {"q", "done", "later"}
+
+
+def test_an_active_member_whose_loop_stands_still_gives_up_its_claim(
+    tmp_path: Path, nats: NatsCluster, stream: str
+) -> None:
+    """Its other threads run, and its heartbeats go on."""
+    with members(tmp_path, nats, stream, more="stop_after_ms = 1000") as (first, second):
+        connection = BlockingConnection(first.url, timeout=TIMEOUT_S)
+        connection.create_sender("q").send(ProtonMessage(body="one", durable=True))
+        wait_until_following(second)
+        with standing_still(first.pid):
+            second.wait_until_ready()
+            assert first.wait_for_exit() == Exit.NOT_ACTIVE
+        assert " loop-stalled " in first.log_text
+        assert " claim-given-up " in first.log_text
+        receiver = BlockingConnection(second.url, timeout=TIMEOUT_S).create_receiver("q")
+        assert receiver.receive(timeout=TIMEOUT_S).body == "one"
+        receiver.accept()
+        second.stop()
+        assert_whole(first.folder, second.folder)
+
+
+@contextmanager
+def standing_still(pid: int) -> Iterator[None]:
+    """The first thread of a process is stopped where it waits, and no other."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def ptrace(request: int) -> None:
+        if libc.ptrace(request, pid, None, None):
+            raise OSError(ctypes.get_errno(), "ptrace")
+
+    ptrace(PTRACE_SEIZE)
+    while True:
+        ptrace(PTRACE_INTERRUPT)
+        os.waitpid(pid, 0)
+        if Path(f"/proc/{pid}/syscall").read_text().split()[0] in EPOLL_WAITS:
+            break  # else it may have the interpreter, which the others need
+        ptrace(PTRACE_CONT)
+    yield

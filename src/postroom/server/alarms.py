@@ -15,6 +15,7 @@ PUTS_REFUSED: Final = "puts-refused"
 MAINTENANCE_STOPPED: Final = "maintenance-stopped"
 BODIES_UNREADABLE: Final = "bodies-unreadable"
 CLOCK_AHEAD: Final = "clock-ahead"
+THREAD_FAILING: Final = "thread-failing"
 
 _LEVELS: Final = {DISK_SHORT: logging.WARNING, CLOCK_AHEAD: logging.WARNING}
 CURES: Final = {
@@ -29,6 +30,10 @@ CURES: Final = {
         "such messages wait and are read again every few seconds; look at the disk and the kernel's log"
     ),
     CLOCK_AHEAD: "what is delayed, expires or is leased goes by it; start the broker again to have it right",
+    THREAD_FAILING: (
+        "its work begins again after a pause, at least every half minute; the log has the traceback, which"
+        " belongs into a report"
+    ),
     MAINTENANCE_STOPPED: (
         "it is tried again every few seconds, and ends the process where it keeps new files waiting for a"
         " minute: remove the cause"
@@ -83,6 +88,14 @@ class Alarms:
             self.begin(CLOCK_AHEAD, f"the machine's clock was set back: {ahead}", now_us)
         else:
             self.end(CLOCK_AHEAD, now_us)
+
+    def of_threads(self, failures: dict[str, str], now_us: int) -> None:
+        """Why threads beside the loop have failed lately, by their names."""
+        if failures:
+            what = "; ".join(f"{name}: {why}" for name, why in failures.items())
+            self.begin(THREAD_FAILING, what, now_us)
+        else:
+            self.end(THREAD_FAILING, now_us)
 
     def of_space(self, short: bool, low: bool, free_bytes: int, now_us: int) -> None:
         """What the ledger says of its volume."""

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from postroom.replication.log import ReplicatedLog
 
 
+GIVE_UP_S: Final = 5.0
+"""So long a claim that is given up may take to be so."""
+
+
 class Membership:
     """One process' part in a queue manager of several members."""
 
@@ -38,6 +43,7 @@ class Membership:
         here."""
         assert config.replication is not None
         self._options = options_of(config.replication)
+        self.stop_after_s: Final = config.replication.stop_after_ms / 1000
         ledger_options = LedgerOptions(**msgspec.structs.asdict(config.ledger))
         urls = config.replication.urls or urls
         self._member = Member(
@@ -154,6 +160,14 @@ class Membership:
         except LedgerFailed as error:
             log(logging.ERROR, "ledger-failed", reason=str(error))
         self._ledger.abandon()
+
+    def give_up(self) -> None:
+        """End the process at once, from another thread than the broker's, whose loop stands still: others may
+        claim without waiting, and what isn't durable is lost, as by a kill."""
+        log(logging.CRITICAL, "claim-given-up", member=self._options.member)
+        with contextlib.suppress(Exception):  # another's claim, or silence, ends ours as well
+            self._thread.start(self._member.end()).result(GIVE_UP_S)
+        os._exit(Exit.NOT_ACTIVE)
 
     def end(self) -> None:
         """Let go of the claim and of the engine."""

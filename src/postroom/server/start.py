@@ -44,6 +44,7 @@ from postroom.server.logs import log
 from postroom.server.membership import Membership, stopped_by
 from postroom.server.reload import Reloader
 from postroom.server.status import ACTIVE, TICK_S, StatusDoor
+from postroom.server.threads import LoopWatch, TendedThread
 from postroom.server.tracing.tracer import make_tracer
 
 SWITCH_INTERVAL_S: Final = 0.0002
@@ -218,13 +219,12 @@ def _end_at_signals(ended: asyncio.Event) -> None:
 
 def _show_active(
     door: StatusDoor,
-    loop: asyncio.AbstractEventLoop,
     broker: Broker,
     ledger: Ledger,
     urls: list[str],
     membership: Membership | None,
 ) -> None:
-    """Have `postroom status` find a broker that serves clients, and whose loop runs."""
+    """Have `postroom status` find a broker that serves clients."""
 
     def report() -> dict[str, Any]:
         return {
@@ -237,11 +237,24 @@ def _show_active(
             **(membership.report_of_active() if membership is not None else {}),
         }
 
+    door.report = report
+
+
+def _tend(
+    door: StatusDoor,
+    watch: LoopWatch,
+    loop: asyncio.AbstractEventLoop,
+    broker: Broker,
+    threads: list[TendedThread],
+) -> None:
+    """Say again and again that the loop runs, and look at what runs beside it."""
+
     def tick() -> None:
         door.tick()
+        watch.tick()
+        broker.alarms.of_threads({each.name: each.failure for each in threads if each.failure}, wall_us())
         loop.call_later(TICK_S, tick)
 
-    door.report = report
     tick()
 
 
@@ -267,7 +280,10 @@ async def _run(
     if membership is not None:
         membership.watch(loop, service.fail)
         membership.join(broker.members, lambda: loop.call_later(ANSWER_S, ended.set))
-    with _abandoned_on_error(service):
+    given_up = (
+        LoopWatch(membership.give_up, membership.stop_after_s) if membership is not None else LoopWatch()
+    )
+    with _abandoned_on_error(service), given_up as watch:
         await service.start()
         message_log = MessageLogWriter(
             config.data_folder,
@@ -284,7 +300,9 @@ async def _run(
         loop.add_signal_handler(signal.SIGHUP, service.command, reloader.reload)
         if membership is not None:
             service.command(reloader.reload)  # it may have followed for long
-        _show_active(door, loop, broker, ledger, service.urls(), membership)
+        _show_active(door, broker, ledger, service.urls(), membership)
+        threads = [door.thread, watch.thread, http.thread, message_log.thread]
+        _tend(door, watch, loop, broker, threads if tracer is None else [*threads, *tracer.threads])
         _announce(config, service, ledger, http.listen())
         http.start(broker, ledger, listeners, service.command_from_thread, door.whole, tracer)
         await ended.wait()

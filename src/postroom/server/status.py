@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from postroom import __version__
+from postroom.server.threads import TendedThread
 
 STARTING: Final = "starting"
 """It opens its files, waits for the engine, or recovers."""
@@ -52,13 +53,13 @@ class StatusDoor:
         self._ticked_s: float | None = None
         self._ended: Final = threading.Event()
         self._listening: socket.socket | None = None
-        self._thread: Final = threading.Thread(target=self._serve, name="postroom-status", daemon=True)
+        self.thread: Final = TendedThread("postroom-status", self._serve)
 
     def __enter__(self) -> "StatusDoor":
         with contextlib.suppress(OSError):  # whoever opens the ledger says so
             self._folder.mkdir(parents=True, exist_ok=True)
         self._listening = self._bound()
-        self._thread.start()
+        self.thread.start()
         return self
 
     def __exit__(
@@ -68,7 +69,7 @@ class StatusDoor:
         if self._listening is not None:
             with contextlib.suppress(OSError):  # ended already
                 self._listening.shutdown(socket.SHUT_RDWR)  # wakes who waits for a caller
-        self._thread.join()
+        self.thread.join()
 
     def tick(self) -> None:
         """The loop that serves clients runs."""
@@ -77,10 +78,14 @@ class StatusDoor:
     def _serve(self) -> None:
         while self._listening is None and not self._ended.wait(TICK_S):
             self._listening = self._bound()
-        if self._listening is not None:
-            with self._listening as listening:
-                while not self._ended.is_set():
-                    self._answer_next(listening)
+        if self._listening is None:
+            return
+        try:
+            while not self._ended.is_set():
+                self._answer_next(self._listening)
+        finally:
+            self._listening.close()
+            self._listening = None
 
     def _bound(self) -> socket.socket | None:
         """None: there is no such folder yet, or another process has it."""

@@ -64,7 +64,8 @@ class ReplicationConfig(Struct, frozen=True, forbid_unknown_fields=True):
     heartbeat_ms: Annotated[int, Meta(ge=50, le=60_000)] = 500
     """An active member that has appended nothing for so long appends a heartbeat."""
     stop_after_ms: Annotated[int, Meta(ge=200, le=600_000)] = 15_000
-    """An active member whose append isn't acknowledged for so long stops. NATS takes up to 10 s to
+    """An active member whose append isn't acknowledged for so long stops, and one whose loop stands still for
+    so long and 10 s at least. NATS takes up to 10 s to
     elect another leader of the stream, Kafka to do without a node that is gone
     (`broker.session.timeout.ms`): with less, the loss of one node may end the active member, too."""
     claim_after_ms: Annotated[int, Meta(ge=500, le=600_000)] = 3000

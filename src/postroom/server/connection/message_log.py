@@ -23,6 +23,7 @@ from postroom.manager.kernel.options import POLICY_LOG
 from postroom.server.configuration.config import MessageLogConfig
 from postroom.server.connection.broker import Broker
 from postroom.server.logs import log
+from postroom.server.threads import TendedThread
 
 ReadBodies = Callable[[Sequence[BodyPlace]], list[Body]]
 
@@ -122,7 +123,7 @@ class MessageLogWriter:
         self._is_wanted: Final = is_wanted
         self._durable_through: Final = durable_through
         self._stopping: Final = threading.Event()
-        self._thread: Final = threading.Thread(target=self._run, name="postroom-message-log", daemon=True)
+        self.thread: Final = TendedThread("postroom-message-log", self._run)
         self._position = self._file.position()
 
     def start(self) -> None:
@@ -131,12 +132,12 @@ class MessageLogWriter:
             self._stand_at(self._durable_through())
         elif self._position < 0:
             self._position = self._durable_through()
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         """Tell the rest, and end."""
         self._stopping.set()
-        self._thread.join()
+        self.thread.join()
         self.poll()
 
     def _run(self) -> None:

@@ -136,8 +136,8 @@ class HttpServer:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
     async def serve(self) -> None:
-        """Until `stop`."""
-        await self._server.serve(self._sockets)
+        """Until `stop`; the listener's sockets stay open."""
+        await self._server.serve([each.dup() for each in self._sockets])
 
     def stop(self) -> None:
         """From any thread: let answers end, for a short while, and end."""

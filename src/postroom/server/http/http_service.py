@@ -20,6 +20,7 @@ from postroom.server.http.tokens import TokensError, read_tokens, tokens_file
 from postroom.server.listening.listeners import Listener
 from postroom.server.logs import log
 from postroom.server.status import ACTIVE
+from postroom.server.threads import TendedThread
 from postroom.server.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ class Http:
         self._application: Application | None = None
         self._server: HttpServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self.thread: Final = TendedThread("postroom-http", self._run)
+        self._failure: Exception | None = None
+        """Why the application couldn't be made."""
         self._lock: Final = threading.Lock()
         """Of what both threads look at: what is to be composed, the loop, and the end."""
         self._is_over = False
@@ -91,8 +94,7 @@ class Http:
         if not self.listen():
             return
         self._front = Front(report, config.serves_open_health, names_active)
-        self._thread = threading.Thread(target=self._run, name="postroom-http", daemon=True)
-        self._thread.start()
+        self.thread.start()
 
     def start(
         self,
@@ -141,20 +143,18 @@ class Http:
             server = self._server
         if server is not None:
             server.stop()
-        if self._thread is not None:
-            self._thread.join()
+        if self.listener is not None:
+            self.listener.close()  # the server has descriptors of its own
+        self.thread.join()
         if self._application is not None:
             self._application.close()
-        if self.listener is not None:
-            self.listener.close()
 
     # In the thread.
 
     def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except Exception as error:  # the broker itself goes on
-            log(logging.ERROR, "http-stopped", reason=str(error) or type(error).__name__)
+        asyncio.run(self._serve())
+        if self._failure is not None:
+            raise self._failure
 
     async def _serve(self) -> None:
         from postroom.server.http.http_server import HttpServer
@@ -165,6 +165,7 @@ class Http:
         with self._lock:
             if self._is_over:
                 return
+            self._failure = None
             self._server, self._loop = server, asyncio.get_running_loop()
             is_ready = self._compose is not None
         if is_ready:
@@ -173,9 +174,15 @@ class Http:
 
     def _hand_over(self) -> None:
         """The application answers from now on."""
-        if self._application is None and self._compose is not None and self._front is not None:
+        if self._application is not None or self._compose is None or self._front is None:
+            return
+        try:
             self._application = self._compose()
             self._front.application = self._application.as_asgi()
+        except Exception as error:  # of a callback of the loop: the thread begins again
+            self._failure = error
+            if self._server is not None:
+                self._server.stop()
 
     def _refused(self, act: Act) -> None:
         """A TLS handshake was: have that recorded."""

@@ -22,6 +22,7 @@ from postroom.ledger.reading.tail import Watch, journal_chunks
 from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.manager.kernel.trace_contexts import MAX_OPENING_BYTES, TraceContexts, context_of
 from postroom.server.logs import log
+from postroom.server.threads import TendedThread
 from postroom.server.tracing.lives import Lives, last_position
 from postroom.server.tracing.span_queue import SpanQueue
 from postroom.server.tracing.state_file import StateFile, TraceState
@@ -70,7 +71,7 @@ class TraceFollower:
         self._saved_position = -1
         self._failure = ""
         self._stopping: Final = threading.Event()
-        self._thread: Final = threading.Thread(target=self._run, name="postroom-traces", daemon=True)
+        self.thread: Final = TendedThread("postroom-traces", self._run)
 
     @property
     def behind(self) -> int:
@@ -87,12 +88,12 @@ class TraceFollower:
             self._lives.messages.update(state.messages)
             self._crashed_through = through
         self._save()
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         """Make spans of the rest, and end."""
         self._stopping.set()
-        self._thread.join()
+        self.thread.join()
         self.poll()
         self._save()
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from postroom.server.logs import log
+from postroom.server.threads import TendedThread
 from postroom.server.tracing.spans import Span
 
 FIRST_PAUSE_S: Final = 1.0
@@ -44,7 +45,7 @@ class SpanQueue:
         self._spans: Final[deque[Span]] = deque()
         self._changed: Final = threading.Condition()
         self._stopping = False
-        self._thread: Final = threading.Thread(target=self._run, name="postroom-spans", daemon=True)
+        self.thread: Final = TendedThread("postroom-spans", self._run)
         self._failed_s = 0.0
         """When the batch that comes next failed first; 0: it has not."""
         self.exported = 0
@@ -55,7 +56,7 @@ class SpanQueue:
         return len(self._spans)
 
     def start(self) -> None:
-        self._thread.start()
+        self.thread.start()
 
     def add(self, spans: Sequence[Span]) -> None:
         """These are to be sent; those for which there is no room are dropped."""
@@ -70,7 +71,7 @@ class SpanQueue:
         with self._changed:
             self._stopping = True
             self._changed.notify()
-        self._thread.join(STOP_S)  # a request may be in work for longer, and ends with the process
+        self.thread.join(STOP_S)  # a request may be in work for longer, and ends with the process
         self.dropped[NOT_SENT] += len(self._spans)
         if self._spans:
             log(logging.WARNING, "spans-not-sent", spans=len(self._spans))

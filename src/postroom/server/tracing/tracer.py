@@ -10,6 +10,7 @@ from postroom.manager.manager import QueueManager
 from postroom.server.configuration.config import Config
 from postroom.server.configuration.tracing import TracingConfig
 from postroom.server.exits import Exit, StartError
+from postroom.server.threads import TendedThread
 from postroom.server.tracing.follower import TraceFollower
 from postroom.server.tracing.lives import Lives
 from postroom.server.tracing.span_queue import SpanExporter, SpanQueue
@@ -32,6 +33,11 @@ class Tracer:
             ledger.read_bodies,
             config.interval_s,
         )
+
+    @property
+    def threads(self) -> list[TendedThread]:
+        """What works for it beside the broker."""
+        return [self.queue.thread, self.follower.thread]
 
     @property
     def messages(self) -> int:
