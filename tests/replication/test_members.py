@@ -1,7 +1,9 @@
 """Followers, claims and take-overs on a log in memory, with real ledgers in real folders beside a model."""
 
 import contextlib
+import logging
 import shutil
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from random import Random
@@ -21,7 +23,7 @@ from postroom.replication.log import MemberNote
 from postroom.spark.places.folder import FolderPlace
 from tests.ledger.workload import START_US, Snapshot, Workload, assert_bodies, assert_recovered
 from tests.replication.memory_log import MOST_BYTES, MemoryLog, Stream
-from tests.replication.unit import SMALL, Unit, engine_thread, first_active
+from tests.replication.unit import SMALL, WAIT_S, Unit, engine_thread, first_active
 from tests.spark.real_ledgers import rows_of
 
 STEPS_PER_BLOCK = 10
@@ -476,3 +478,53 @@ def test_a_file_beside_the_ledger_is_at_every_member(tmp_path: Path) -> None:
         assert late.files == {"secrets.json": b""}
         for each in (late, follower, active):
             each.crash()
+
+
+def test_trimming_goes_on_after_notes_that_could_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when somebody else has put something there."""
+    monkeypatch.setattr(active_module, "TEND_S", 0.01)
+    read = MemoryLog.notes
+    refused: list[bool] = []
+
+    async def notes(log: MemoryLog) -> list[MemberNote]:
+        if len(refused) < 3:
+            refused.append(True)
+            raise ValueError("no note")
+        return await read(log)
+
+    stream = Stream()
+    with caplog.at_level(logging.ERROR, "postroom"), engine_thread() as thread:
+        active = Unit(thread, stream, tmp_path / "a", log_bytes=50_000)
+        active.wait_until_active()
+        monkeypatch.setattr(MemoryLog, "notes", notes)
+        ledger = active.open_ledger()
+        work = begun(ledger)
+        while stream.trimmed == 0:
+            work_on(ledger, work, 100)
+        active.stop()
+    assert [record.getMessage() for record in caplog.records] == [
+        "replication: members' notes and trimming fail: ValueError('no note')"
+    ]
+
+
+def test_a_member_whose_heartbeats_fail_is_active_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with engine_thread() as thread:
+        active = Unit(thread, Stream(), tmp_path / "a")
+        active.wait_until_active()
+        active.open_ledger()
+
+        async def append(log: MemoryLog, after: int, entries: list[bytes]) -> int:
+            raise ValueError("a defect")
+
+        monkeypatch.setattr(MemoryLog, "append", append)
+        end_s = time.monotonic() + WAIT_S
+        while not active.lost and time.monotonic() < end_s:
+            time.sleep(0.01)
+        active.crash()
+    (lost,) = active.lost
+    assert isinstance(lost, EngineUnavailable)
+    assert "heartbeats can't be appended: ValueError('a defect')" in str(lost)

@@ -6,6 +6,7 @@ append, appends nothing more.
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -32,6 +33,8 @@ from postroom.replication.order import LogOrder
 
 TEND_S: Final = 2.0
 """So often an active says how far it is, and trims the log."""
+
+_LOG: Final = logging.getLogger("postroom")
 
 Make = Callable[[int], list[bytes]]
 """Entries that follow on the one with this sequence."""
@@ -155,9 +158,15 @@ class Active:
                 await self._append(lambda after: [Entry(Kind.HEARTBEAT, self._order.claim, after).encode()])
             except LedgerFailed:
                 return  # `lost` was told
+            except Exception as error:  # without heartbeats another claims: this process ends before
+                self._failure = EngineUnavailable(f"heartbeats can't be appended: {error!r}")
+                self._lost(self._failure)
+                raise
 
     async def _tend(self) -> None:
-        """Say how far this folder is, and trim the log to what no member needs."""
+        """Say how far this folder is, and trim the log to what no member needs. What goes wrong is tried
+        again, for the claim isn't in question."""
+        logged = ""
         while self._failure is None:
             self.growth.sample(self._order.sequence, self._appended_bytes)
             try:
@@ -170,8 +179,13 @@ class Active:
                 await self._log.note(note)
                 self.notes = await self._log.notes()
                 await self._trim()
+                logged = ""
             except EngineUnavailable:
-                await asyncio.sleep(0)  # appends fail likewise, and tell
+                pass  # appends fail likewise, and tell
+            except Exception as error:
+                if logged != repr(error):
+                    logged = repr(error)
+                    _LOG.error("replication: members' notes and trimming fail: %s", logged, exc_info=error)
             await asyncio.sleep(TEND_S)
 
     async def _trim(self) -> None:
