@@ -347,6 +347,7 @@ def test_options_that_make_no_sense_are_refused() -> None:
         {"acts_retention_s": -1},
         {"compact_below": 0.0},
         {"carry_below": 1.5},
+        {"maintenance_failing_s": -1},
     ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             LedgerOptions(**wrong)  # type: ignore[arg-type]

@@ -1,12 +1,15 @@
 """What every log must do, shown of those in memory, and of NATS JetStream and Apache Kafka on three nodes."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import nats as nats_client
 import pytest
+from confluent_kafka import Producer
 from nats.errors import TimeoutError as NatsTimeout
 from tools.peers.kafka import KafkaCluster
 from tools.peers.nats import NatsCluster
@@ -29,6 +32,7 @@ pytestmark = [
     pytest.mark.timeout(400),  # NATS takes up to 10 s to elect a leader
     pytest.mark.usefixtures("patient_clients"),
 ]
+FLUSH_S = 30
 Connect = Callable[[], Awaitable[ReplicatedLog]]
 
 
@@ -77,11 +81,15 @@ def logs(request: pytest.FixtureRequest, stream: str) -> Logs:
     if request.param.startswith("memory"):
         kept = Stream(is_conditional=request.param == "memory")
         return Logs(lambda: MemoryLog(kept), kept.is_conditional)
-    if request.param == "kafka":
-        kafka: KafkaCluster = request.getfixturevalue("kafka")
-        return Logs(
-            lambda: KafkaLog(ReplicationOptions(tuple(kafka.urls), "a", stream)), is_conditional=False
-        )
+    return (logs_on_kafka if request.param == "kafka" else logs_on_nats)(request, stream)
+
+
+def logs_on_kafka(request: pytest.FixtureRequest, stream: str) -> Logs:
+    kafka: KafkaCluster = request.getfixturevalue("kafka")
+    return Logs(lambda: KafkaLog(ReplicationOptions(tuple(kafka.urls), "a", stream)), is_conditional=False)
+
+
+def logs_on_nats(request: pytest.FixtureRequest, stream: str) -> Logs:
     nats: NatsCluster = request.getfixturevalue("nats")
     return Logs(lambda: NatsLog(options_of(nats, stream)))
 
@@ -187,6 +195,43 @@ def test_notes_of_members(logs: Logs) -> None:
         assert [each.member for each in await log.notes()] == ["a"]
 
     logs(act)
+
+
+@pytest.mark.parametrize("engine", ["nats", pytest.param("kafka", marks=pytest.mark.peer)])
+def test_what_others_put_among_the_notes_is_passed_over(
+    engine: str, request: pytest.FixtureRequest, stream: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs: Logs = {"nats": logs_on_nats, "kafka": logs_on_kafka}[engine](request, stream)
+
+    async def act(connect: Connect) -> None:
+        log = await connect()
+        await log.note(MemberNote("b", "follower", 1, 2, 3))
+        for name, data in FOREIGN.items():
+            await put_foreign(request, engine, f"{stream}-members", name, data)
+        with caplog.at_level(logging.WARNING, "postroom"):
+            for _ in range(2):
+                assert await log.notes() == [MemberNote("b", "follower", 1, 2, 3)]
+
+    logs(act)
+    assert [record.getMessage().partition(" is none: ")[0] for record in caplog.records] == [
+        f"replication: what is among members' notes as {name!r}" for name in FOREIGN
+    ]
+
+
+FOREIGN = {"text": b"no JSON", "u": b'{"member": "c"}', "v": b"[]"}
+
+
+async def put_foreign(
+    request: pytest.FixtureRequest, engine: str, place: str, name: str, data: bytes
+) -> None:
+    if engine == "nats":
+        client = await nats_client.connect(servers=request.getfixturevalue("nats").urls)
+        await (await client.jetstream().key_value(place)).put(name, data)
+        await client.close()
+        return
+    producer = Producer({"bootstrap.servers": request.getfixturevalue("kafka").addresses})
+    producer.produce(place, data, name)
+    assert producer.flush(FLUSH_S) == 0
 
 
 def test_notes_are_never_partly_read(logs: Logs) -> None:

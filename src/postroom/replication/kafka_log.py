@@ -49,7 +49,7 @@ from postroom.replication.kafka_client import (
     settings_of,
 )
 from postroom.replication.kafka_topics import ensure_topics, notes_topic
-from postroom.replication.log import MemberNote
+from postroom.replication.log import MemberNote, NoteReader
 from postroom.replication.options import ReplicationOptions
 
 REQUEST_S: Final = 3.0
@@ -98,6 +98,7 @@ class KafkaLog:
         self._before_first = (1, 0)
         """The oldest entry, and the bytes before it."""
         self._notes: dict[str, MemberNote] = {}
+        self._note_reader: Final = NoteReader()
         self._notes_reader: PartitionReader | None = None
         self._notes_read = 0
         """Offset behind the last note that was read."""
@@ -370,7 +371,7 @@ class KafkaLog:
             while self._notes_read < end and reader.end < end:
                 for message in await reader.next():
                     self._notes_read = (message.offset() or 0) + 1
-                    self._keep_note((message.key() or b"").decode(), message.value())
+                    self._keep_note((message.key() or b"").decode(errors="replace"), message.value())
                 if self._notes_read < end and asyncio.get_running_loop().time() > until_s:
                     raise EngineUnavailable(f"Kafka's notes of members: not read for {REQUEST_S:g} s")
         except KafkaException as error:
@@ -380,10 +381,11 @@ class KafkaLog:
         return [note for _, note in sorted(self._notes.items())]
 
     def _keep_note(self, member: str, data: bytes | None) -> None:
-        if data is None:
+        note = self._note_reader.read(member, data) if data is not None else None
+        if note is not None:
+            self._notes[member] = note
+        elif data is None:
             self._notes.pop(member, None)
-        else:
-            self._notes[member] = msgspec.json.decode(data, type=MemberNote)
 
     async def close(self) -> None:
         if self._notes_reader is not None:

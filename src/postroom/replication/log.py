@@ -5,10 +5,15 @@ trimmed. What `append` returned is durable on a majority of the engine's nodes. 
 event loop.
 """
 
+import logging
 from collections.abc import AsyncGenerator
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
+
+_LOG: Final = logging.getLogger("postroom")
+MOST_PASSED_OVER: Final = 100
+"""Names of no members that are logged."""
 
 
 class MemberNote(msgspec.Struct, frozen=True):
@@ -26,6 +31,24 @@ class MemberNote(msgspec.Struct, frozen=True):
     urls: list[str] = []
     """Where it takes clients while it is active."""
     version: str = ""
+
+
+class NoteReader:
+    """Reads notes. What others have put among them is passed over, with a line in the log for each name: it
+    says nothing of how far a member is."""
+
+    def __init__(self) -> None:
+        self._passed_over: Final[set[str]] = set()
+
+    def read(self, name: str, data: bytes) -> MemberNote | None:
+        """The note; None for what is none."""
+        try:
+            return msgspec.json.decode(data, type=MemberNote)
+        except msgspec.MsgspecError as error:
+            if name not in self._passed_over and len(self._passed_over) < MOST_PASSED_OVER:
+                self._passed_over.add(name)
+                _LOG.warning("replication: what is among members' notes as %r is none: %s", name, error)
+            return None
 
 
 class ReplicatedLog(Protocol):

@@ -37,7 +37,7 @@ from nats.js.kv import KeyValue
 
 from postroom.replication.cancelling import cancel
 from postroom.replication.errors import EngineRefused, EngineUnavailable, Overtaken
-from postroom.replication.log import MemberNote
+from postroom.replication.log import MemberNote, NoteReader
 from postroom.replication.options import (
     ALLOW_REPLICAS,
     ALLOW_SYNC,
@@ -81,6 +81,7 @@ class NatsLog:
         self._client: Client | None = None
         self._context: JetStreamContext | None = None
         self._notes: KeyValue | None = None
+        self._note_reader: Final = NoteReader()
         self._reported: Final[set[str]] = set()
         """URLs of servers of which it was logged that they can't be asked."""
 
@@ -353,8 +354,10 @@ class NatsLog:
             info = await self._js().stream_info(f"KV_{self._bucket}", subjects_filter=f"{prefix}>")
             for subject in sorted(info.state.subjects or ()):
                 with contextlib.suppress(KeyNotFoundError):  # it is forgotten
-                    value = (await notes.get(subject.removeprefix(prefix))).value
-                    found.append(msgspec.json.decode(value or b"", type=MemberNote))
+                    name = subject.removeprefix(prefix)
+                    value = (await notes.get(name)).value
+                    note = self._note_reader.read(name, value or b"")
+                    found += [note] if note is not None else []
         return found
 
     async def forget(self, member: str) -> None:

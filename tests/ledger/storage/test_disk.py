@@ -1,7 +1,11 @@
 """The folder of the operating system."""
 
+import errno
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
 
 from postroom.ledger.storage.disk import RealDisk
 
@@ -27,3 +31,20 @@ def test_a_removed_folder_is_listed_as_empty(tmp_path: Path) -> None:
     disk = RealDisk(tmp_path / "ledger")
     (tmp_path / "ledger").rmdir()
     assert disk.names() == []
+
+
+def test_names_that_could_not_be_synced_once_are_never_taken_for_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system says it once."""
+    disk = RealDisk(tmp_path)
+
+    def fails(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(OSError, match="Errno 5"):
+        disk.sync_names()
+    monkeypatch.undo()
+    with pytest.raises(OSError, match="Errno 5"):
+        disk.sync_names()

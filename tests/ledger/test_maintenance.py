@@ -94,20 +94,3 @@ def test_damage_cannot_pass(tmp_path: Path) -> None:
     assert ledger.maintenance_failure is disk.error
     disk.error = None
     ledger.close()
-
-
-def test_names_that_could_not_be_synced_once_are_never_taken_for_durable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The system says it once."""
-    disk = RealDisk(tmp_path)
-
-    def fails(descriptor: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(os, "fsync", fails)
-    with pytest.raises(OSError, match="Errno 5"):
-        disk.sync_names()
-    monkeypatch.undo()
-    with pytest.raises(OSError, match="Errno 5"):
-        disk.sync_names()
