@@ -1,6 +1,7 @@
 """One cluster of three NATS servers for all tests of the folder, and one of three Kafka nodes from the first
 that wants it on; each test has a stream of its own there."""
 
+import gc
 from collections.abc import Iterator
 from itertools import count
 
@@ -23,6 +24,13 @@ def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     with KafkaCluster(tmp_path_factory.mktemp("kafka")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_left_to_others() -> Iterator[None]:
+    """A socket that was left open in a cycle of objects is a warning in the file that left it."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture
