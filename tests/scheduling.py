@@ -13,6 +13,7 @@ from typing import Final
 
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 TOGETHER: Final = {
     "Spark": tuple(
@@ -65,6 +66,22 @@ class Pieces(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return piece(nodeid)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """The test in which its process has crashed, which isn't played again: others would crash, too."""
+        units = self.assigned_work[node].values()
+        crashed = next((test for unit in units for test, is_over in unit.items() if not is_over), None)
+        for unit in units:
+            if crashed in unit:
+                unit[crashed] = True
+        super().remove_node(node)
+        return crashed
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """A process plays a test once it has the next one, or knows that there is none."""
+        super()._reschedule(node)
+        while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -107,7 +107,7 @@ class Times:
         worker = getattr(report, "worker_id", "main")
         cost = self.costs.setdefault(report.nodeid, Cost(report.nodeid, report.start, worker))
         cost.wall_s += report.duration
-        cost.processor_s += report.processor_s
+        cost.processor_s += getattr(report, "processor_s", 0.0)  # unknown where its process has crashed
         if report.when != "call":
             cost.setup_s += report.duration
         if report.outcome != "passed":

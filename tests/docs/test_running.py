@@ -172,6 +172,31 @@ def test_a_run_is_measured_with_its_processes(tmp_path: Path) -> None:
     assert failing["processor_s"] < busy["processor_s"]
 
 
+def test_a_process_that_crashes_ends_one_test(tmp_path: Path) -> None:
+    """The others are played by another."""
+    (tmp_path / "test_crash.py").write_text("import os\ndef test_crash():\n    os.abort()\n")
+    (tmp_path / "test_other.py").write_text("def test_other():\n    pass\n")
+    plugins = (
+        "-p",
+        "tests.times",
+        "-p",
+        "tests.scheduling",
+        "-p",
+        "tests.sampling",
+        "-p",
+        "no:cacheprovider",
+    )
+    command = [sys.executable, "-m", "pytest", *plugins, "-n", "1", "--times=times.json", "."]
+    environment = {**os.environ, "PYTHONPATH": str(changed_tests.ROOT)}
+    environment.pop(times.WORKER, None)
+    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    tests = json.loads((tmp_path / "times.json").read_text())["tests"]
+    assert {each["test"]: each["outcome"] for each in tests} == {
+        "test_crash.py::test_crash": "failed",
+        "test_other.py::test_other": "passed",
+    }
+
+
 # -- failed tests, once more
 
 
