@@ -25,6 +25,12 @@ MAX_POSITION: Final = (1 << 64) - 1
 """Where a file ends of which that isn't known: another file begins where it matters."""
 
 
+def outlive(before: object) -> None:
+    """Call with what an attribute had, once it has another value. Compiled code lets go of the old value
+    before it has stored the new one; where that unmaps a file it hands over the interpreter, and another
+    thread would find what is gone."""
+
+
 class BodyFile(Protocol):
     """One file that holds bodies."""
 
@@ -107,12 +113,17 @@ class SealedBodies:
         if self._table is not None:
             return self._table
         if events_name(self.first_file) not in self._disk.names():
-            self._table = walk_block_table(self._disk, self.name())[2]
-            return self._table
+            return self._keep(walk_block_table(self._disk, self.name())[2])
         table = load_image(self._disk, self.first_file).blocks
         if table.nbytes <= KEPT_TABLE_BYTES:
             # A copy: a view would keep the events file's space after retention has removed it.
-            self._table = table.copy()
+            self._keep(table.copy())
+        return table
+
+    def _keep(self, table: Array) -> Array:
+        before = self._table
+        self._table = table
+        outlive(before)
         return table
 
     def places(self, wanted: list[BodyPlace]) -> bytes:
@@ -146,9 +157,16 @@ class PackedBodies:
         return self._index is not None
 
     def index(self) -> Array:
-        if self._index is None:
-            self._index = load_packed_index(self._disk, self.packed, self.span)
-        return self._index
+        if self._index is not None:
+            return self._index
+        return self._keep(load_packed_index(self._disk, self.packed, self.span))
+
+    def _keep(self, index: Array) -> Array:
+        """Another thread may have loaded it meanwhile."""
+        before = self._index
+        self._index = index
+        outlive(before)
+        return index
 
     def places(self, wanted: list[BodyPlace]) -> bytes:
         if is_native():
