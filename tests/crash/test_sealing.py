@@ -1,7 +1,6 @@
 """The ledger's background work fails for a while: whoever sends waits, is told by an alarm, and goes on."""
 
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,13 +11,12 @@ from proton.utils import BlockingConnection
 from postroom.ledger.format.file_names import events_name
 from postroom.ledger.verification.verification import verify
 from tests.server.broker_process import Process
+from tests.waiting import WAIT_S, wait_for
 
 pytestmark = pytest.mark.sockets
 
 FILES = 10
 MESSAGES = 400
-WAIT_S = 60
-POLL_S = 0.05
 
 
 def test_clients_go_on_when_what_kept_files_from_being_sealed_has_gone(
@@ -41,9 +39,7 @@ def test_clients_go_on_when_what_kept_files_from_being_sealed_has_gone(
 
     sending = threading.Thread(target=send)
     sending.start()
-    end_s = time.monotonic() + WAIT_S
-    while "alarm name=maintenance-stopped" not in process.log_text() and time.monotonic() < end_s:
-        time.sleep(POLL_S)
+    wait_for(lambda: "alarm name=maintenance-stopped" in process.log_text())
     assert len(accepted) < MESSAGES
     for folder in in_the_way:
         folder.rmdir()

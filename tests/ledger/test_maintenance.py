@@ -3,8 +3,6 @@ end."""
 
 import errno
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,7 @@ from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.disk import RealDisk
 from tests.ledger.entry_records import put
 from tests.ledger.ledger_maker import START_US
-
-WAIT_S = 60
-POLL_S = 0.01
+from tests.waiting import wait_for
 
 
 class FailingDisk:
@@ -51,23 +47,16 @@ def fill(ledger: Ledger) -> None:
             ledger.flush()
 
 
-def wait(condition: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end_s
-        time.sleep(POLL_S)
-
-
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
 def test_after_a_fault_that_passes_all_is_sealed(tmp_path: Path, number: int) -> None:
     disk = FailingDisk(tmp_path)
     ledger = opened(disk)
     disk.error = OSError(number, os.strerror(number))
     fill(ledger)
-    wait(lambda: ledger.maintenance_error is not None)
+    wait_for(lambda: ledger.maintenance_error is not None)
     assert ledger.behind
     disk.error = None
-    wait(lambda: ledger.maintenance_error is None and not ledger.behind)
+    wait_for(lambda: ledger.maintenance_error is None and not ledger.behind)
     assert ledger.maintenance_failure is None
     assert not (tmp_path / journal_name(1)).exists()
     ledger.close()
@@ -78,7 +67,7 @@ def test_a_fault_that_stays_ends_the_process_once_files_wait(tmp_path: Path) -> 
     ledger = opened(disk, failing_s=0)
     disk.error = OSError(errno.EIO, os.strerror(errno.EIO))
     fill(ledger)
-    wait(lambda: ledger.maintenance_failure is not None)
+    wait_for(lambda: ledger.maintenance_failure is not None)
     assert isinstance(ledger.maintenance_failure, LedgerFailed)
     assert "background work has failed for 0 s: [Errno 5]" in str(ledger.maintenance_failure)
     disk.error = None
@@ -90,7 +79,7 @@ def test_damage_cannot_pass(tmp_path: Path) -> None:
     ledger = opened(disk)
     disk.error = LedgerCorrupt("a file", 0, "damaged")
     fill(ledger)
-    wait(lambda: ledger.maintenance_failure is not None)
+    wait_for(lambda: ledger.maintenance_failure is not None)
     assert ledger.maintenance_failure is disk.error
     disk.error = None
     ledger.close()

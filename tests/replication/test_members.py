@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import shutil
-import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from random import Random
@@ -23,8 +22,9 @@ from postroom.replication.log import MemberNote
 from postroom.spark.places.folder import FolderPlace
 from tests.ledger.workload import START_US, Snapshot, Workload, assert_bodies, assert_recovered
 from tests.replication.memory_log import MOST_BYTES, MemoryLog, Stream
-from tests.replication.unit import SMALL, WAIT_S, Unit, engine_thread, first_active
+from tests.replication.unit import SMALL, Unit, engine_thread, first_active
 from tests.spark.real_ledgers import rows_of
+from tests.waiting import wait_for
 
 STEPS_PER_BLOCK = 10
 
@@ -521,9 +521,7 @@ def test_a_member_whose_heartbeats_fail_is_active_no_longer(
             raise ValueError("a defect")
 
         monkeypatch.setattr(MemoryLog, "append", append)
-        end_s = time.monotonic() + WAIT_S
-        while not active.lost and time.monotonic() < end_s:
-            time.sleep(0.01)
+        wait_for(lambda: active.lost)
         active.crash()
     (lost,) = active.lost
     assert isinstance(lost, EngineUnavailable)

@@ -2,8 +2,6 @@
 
 import signal
 import ssl
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from tests.authority import Authority
 from tests.certificates import sign
 from tests.server.broker_process import Process, begin
 from tests.server.tls_peer import TlsPeer, sasl, scram_outcome
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.sockets
 
@@ -37,14 +36,6 @@ name = "sender"
 members = ["ann"]
 grants = ["put, create on orders"]
 """
-TIMEOUT_S = 30
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """What happens soon by itself."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never came to that"
 
 
 def reload(broker: Process, file: Path, text: str) -> str:

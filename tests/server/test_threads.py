@@ -13,16 +13,7 @@ from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.application import Application
 from postroom.server.threads import STALLED_INSPECTIONS, LoopWatch, TendedThread
 from tests.server.harness import BrokerThread, make_config
-
-WAIT_S = 30
-POLL_S = 0.01
-
-
-def wait(condition: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end_s
-        time.sleep(POLL_S)
+from tests.waiting import POLL_S, WAIT_S, wait_for
 
 
 def test_work_that_fails_begins_again_until_it_returns(caplog: pytest.LogCaptureFixture) -> None:
@@ -36,7 +27,7 @@ def test_work_that_fails_begins_again_until_it_returns(caplog: pytest.LogCapture
     thread = TendedThread("some-work", work)
     with caplog.at_level(logging.CRITICAL, "postroom"):
         thread.start()
-        wait(lambda: len(begun) == 3)
+        wait_for(lambda: len(begun) == 3)
         thread.join()
     fields = [record.__dict__["fields"] for record in caplog.records]
     assert fields == [{"thread": "some-work", "again_s": 0.5}, {"thread": "some-work", "again_s": 1.0}]
@@ -50,7 +41,7 @@ def test_an_end_is_not_waited_for_in_a_pause() -> None:
 
     thread = TendedThread("some-work", work)
     thread.start()
-    wait(lambda: thread.failure == "ValueError")
+    wait_for(lambda: thread.failure == "ValueError")
     thread.join(WAIT_S)
     assert "some-work" not in [each.name for each in threading.enumerate()]
 
@@ -69,26 +60,28 @@ def test_the_alarm_names_the_threads_that_fail() -> None:
 
 
 def test_a_loop_that_stands_still_is_seen_once_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
-    watch = LoopWatch()
+    ticks = [0]
+    watch = LoopWatch(lambda: ticks[0])
     watch.inspected_every_s = POLL_S
     with caplog.at_level(logging.WARNING, "postroom"), watch:
         stand_still(lambda: "loop-stalled" in caplog.text)
-        watch.tick()
-        wait(lambda: "loop-goes-on" in caplog.text)
+        ticks[0] += 1
+        wait_for(lambda: "loop-goes-on" in caplog.text)
     assert [record.getMessage() for record in caplog.records] == ["loop-stalled", "loop-goes-on"]
     assert " stand_still" in caplog.records[0].__dict__["fields"]["where"]
 
 
 def stand_still(until: Callable[[], bool]) -> None:
-    wait(until)
+    wait_for(until)
 
 
 def test_a_loop_that_goes_round_is_let_alone(caplog: pytest.LogCaptureFixture) -> None:
-    watch = LoopWatch()
+    ticks = [0]
+    watch = LoopWatch(lambda: ticks[0])
     watch.inspected_every_s = 10 * POLL_S
     with caplog.at_level(logging.WARNING, "postroom"), watch:
         for _ in range(5 * STALLED_INSPECTIONS):
-            watch.tick()
+            ticks[0] += 1
             time.sleep(watch.inspected_every_s / 2)
     assert caplog.records == []
 
@@ -107,6 +100,6 @@ def test_http_is_there_after_its_application_could_not_be_made(monkeypatch: pyte
 
     monkeypatch.setattr("postroom.server.http.application.Application", Failing)
     with BrokerThread(make_config(http=HttpConfig(address="127.0.0.1:0"))) as broker:
-        wait(lambda: len(made) == 2)
+        wait_for(lambda: len(made) == 2)
         with urlopen(f"{broker.http_urls[0]}/", timeout=WAIT_S) as answer:
             assert answer.status == 200

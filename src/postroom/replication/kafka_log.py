@@ -381,11 +381,10 @@ class KafkaLog:
         return [note for _, note in sorted(self._notes.items())]
 
     def _keep_note(self, member: str, data: bytes | None) -> None:
-        note = self._note_reader.read(member, data) if data is not None else None
-        if note is not None:
-            self._notes[member] = note
-        elif data is None:
+        if data is None:
             self._notes.pop(member, None)
+        elif (note := self._note_reader.read(member, data)) is not None:
+            self._notes[member] = note
 
     async def close(self) -> None:
         if self._notes_reader is not None:

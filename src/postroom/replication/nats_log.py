@@ -357,7 +357,8 @@ class NatsLog:
                     name = subject.removeprefix(prefix)
                     value = (await notes.get(name)).value
                     note = self._note_reader.read(name, value or b"")
-                    found += [note] if note is not None else []
+                    if note is not None:
+                        found.append(note)
         return found
 
     async def forget(self, member: str) -> None:

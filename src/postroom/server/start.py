@@ -241,17 +241,12 @@ def _show_active(
 
 
 def _tend(
-    door: StatusDoor,
-    watch: LoopWatch,
-    loop: asyncio.AbstractEventLoop,
-    broker: Broker,
-    threads: list[TendedThread],
+    door: StatusDoor, loop: asyncio.AbstractEventLoop, broker: Broker, threads: list[TendedThread]
 ) -> None:
     """Say again and again that the loop runs, and look at what runs beside it."""
 
     def tick() -> None:
         door.tick()
-        watch.tick()
         broker.alarms.of_threads({each.name: each.failure for each in threads if each.failure}, wall_us())
         loop.call_later(TICK_S, tick)
 
@@ -280,10 +275,8 @@ async def _run(
     if membership is not None:
         membership.watch(loop, service.fail)
         membership.join(broker.members, lambda: loop.call_later(ANSWER_S, ended.set))
-    given_up = (
-        LoopWatch(membership.give_up, membership.stop_after_s) if membership is not None else LoopWatch()
-    )
-    with _abandoned_on_error(service), given_up as watch:
+    give_up = (membership.give_up, membership.stop_after_s) if membership is not None else ()
+    with _abandoned_on_error(service), LoopWatch(lambda: door.ticked_s, *give_up) as watch:
         await service.start()
         message_log = MessageLogWriter(
             config.data_folder,
@@ -302,7 +295,7 @@ async def _run(
             service.command(reloader.reload)  # it may have followed for long
         _show_active(door, broker, ledger, service.urls(), membership)
         threads = [door.thread, watch.thread, http.thread, message_log.thread]
-        _tend(door, watch, loop, broker, threads if tracer is None else [*threads, *tracer.threads])
+        _tend(door, loop, broker, threads if tracer is None else [*threads, *tracer.threads])
         _announce(config, service, ledger, http.listen())
         http.start(broker, ledger, listeners, service.command_from_thread, door.whole, tracer)
         await ended.wait()

@@ -50,7 +50,8 @@ class StatusDoor:
         self._folder: Final = folder
         self.report: Callable[[], Report] = lambda: {"state": STARTING}
         """What is said, called in another thread."""
-        self._ticked_s: float | None = None
+        self.ticked_s: float | None = None
+        """When the loop that serves clients ran last, by the monotonic clock."""
         self._ended: Final = threading.Event()
         self._listening: socket.socket | None = None
         self.thread: Final = TendedThread("postroom-status", self._serve)
@@ -66,14 +67,15 @@ class StatusDoor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ended.set()
-        if self._listening is not None:
+        listening = self._listening  # the thread may take it away meanwhile
+        if listening is not None:
             with contextlib.suppress(OSError):  # ended already
-                self._listening.shutdown(socket.SHUT_RDWR)  # wakes who waits for a caller
+                listening.shutdown(socket.SHUT_RDWR)  # wakes who waits for a caller
         self.thread.join()
 
     def tick(self) -> None:
         """The loop that serves clients runs."""
-        self._ticked_s = time.monotonic()
+        self.ticked_s = time.monotonic()
 
     def _serve(self) -> None:
         while self._listening is None and not self._ended.wait(TICK_S):
@@ -116,8 +118,8 @@ class StatusDoor:
     def whole(self) -> dict[str, Any]:
         """What is answered now. In any thread."""
         found = {"pid": os.getpid(), "version": __version__, **self.report()}
-        if self._ticked_s is not None:
-            found["loop_s"] = round(time.monotonic() - self._ticked_s, 1)
+        if self.ticked_s is not None:
+            found["loop_s"] = round(time.monotonic() - self.ticked_s, 1)
         return found
 
 

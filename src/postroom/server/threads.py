@@ -77,19 +77,21 @@ class LoopWatch:
     """Says when the loop of the thread that makes it stands still, where, and when it goes on. After
     longer it may be given up."""
 
-    def __init__(self, give_up: Callable[[], None] | None = None, give_up_s: float = 0.0) -> None:
-        """`give_up` is called, once and in another thread, after `give_up_s`, but not before it was said."""
+    def __init__(
+        self,
+        ticked: Callable[[], object],
+        give_up: Callable[[], None] | None = None,
+        give_up_s: float = 0.0,
+    ) -> None:
+        """`ticked` is another each time the loop has gone round. `give_up` is called, once and in another
+        thread, after `give_up_s`, but not before it was said."""
+        self._ticked: Final = ticked
         self._give_up: Final = give_up
         self._give_up_inspections: Final = max(STALLED_INSPECTIONS, math.ceil(give_up_s / INSPECTED_EVERY_S))
         self._watched: Final = threading.get_ident()
-        self._ticks = 0
         self._ended: Final = threading.Event()
         self.thread: Final = TendedThread("postroom-loop-watch", self._inspect)
         self.inspected_every_s = INSPECTED_EVERY_S
-
-    def tick(self) -> None:
-        """The loop goes round."""
-        self._ticks += 1
 
     def __enter__(self) -> "LoopWatch":
         self.thread.start()
@@ -102,13 +104,14 @@ class LoopWatch:
         self.thread.join()
 
     def _inspect(self) -> None:
-        seen, inspections, since_s = -1, 0, 0.0
+        seen: object = None
+        inspections, since_s = 0, time.monotonic()
         while not self._ended.wait(self.inspected_every_s):
-            now_s = time.monotonic()
-            if self._ticks != seen:
+            now_s, ticked = time.monotonic(), self._ticked()
+            if ticked != seen:
                 if inspections >= STALLED_INSPECTIONS:
                     log(logging.WARNING, "loop-goes-on", seconds=round(now_s - since_s, 1))
-                seen, inspections, since_s = self._ticks, 0, now_s
+                seen, inspections, since_s = ticked, 0, now_s
                 continue
             inspections += 1
             if inspections in (STALLED_INSPECTIONS, self._give_up_inspections):

@@ -289,7 +289,7 @@ class RealDisk:
 
     def sync_names(self) -> None:
         if self._unsynced is not None:
-            raise self._unsynced
+            raise OSError(*self._unsynced.args)
         try:
             os.fsync(self._folder_fd)
         except OSError as error:
